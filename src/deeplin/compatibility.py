@@ -17,7 +17,7 @@ MOVED = {
     },
     "deeplin.training": {"training.advice": "Optimizer=TrainingSpec"},
 }
-"""For each package: the module where each of its former names is now; `old=new` where renamed."""
+"""For each package, the new module of each of its former names; `old=new` if renamed."""
 
 
 def moved(package: str) -> Callable[[str], object]:

@@ -1,8 +1,8 @@
-"""`InputError` and checks of arguments: return the checked value, or raise naming the problem.
+"""`InputError`, and checks of arguments that return the checked value or raise it.
 
-`validated` checks the kind of every argument of a public function against its annotation (a
-Problem, a Network, text, a function, something to iterate over, an array); the other functions
-check what values are allowed, where they are used.
+`validated` checks the type of every argument of a public function against its annotation (a
+Problem, a Network, text, a function, an iterable, an array); the other functions check values where
+they are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 LARGEST = 1e50
-"""The largest value of data, and one over the smallest: products of their moments stay finite."""
+"""Largest absolute value of data, and inverse of the smallest, so that products of their moments
+stay finite."""
 
 
 class InputError(ValueError):
@@ -35,14 +36,14 @@ def finite_array(
 ) -> np.ndarray:
     """Return `value` as a finite float64 array with an allowed number of dimensions.
 
-    With `sized` it must also pass `require_size`, at no more cost: data are read once.
+    With `sized` it must also pass `require_size`, without reading the data again.
     """
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"it holds {array.dtype.name} values.")
         array = np.asarray(array, dtype=np.float64)
-    except Exception as error:  # NumPy asks the object itself, which may raise anything
+    except Exception as error:  # the object's own methods may raise anything
         raise InputError(f"{name} is not an array of real numbers: {reason(error)}") from error
     if array.ndim not in dimensions:
         allowed = " or ".join(str(count) for count in dimensions)
@@ -53,7 +54,7 @@ def finite_array(
         raise InputError(
             f"{name} is empty (shape {array.shape}); pass at least one row and column."
         )
-    squares = sum_of_squares(array)  # finite only of finite numbers, and quick
+    squares = sum_of_squares(array)  # finite only if all numbers are, and fast
     finite = np.isfinite(squares)
     wrong = 0 if finite else array.size - int(np.count_nonzero(np.isfinite(array)))
     if wrong:
@@ -67,14 +68,14 @@ def finite_array(
 
 
 def sum_of_squares(array: np.ndarray) -> float:
-    """In one pass at the speed of memory; infinite or zero where float64 cannot hold it."""
+    """Return Σx² in one pass; infinite or zero where float64 cannot hold it."""
     with np.errstate(over="ignore", invalid="ignore"):
         flat = array.ravel(order="K")
         return float(np.dot(flat, flat))
 
 
 def require_size(name: str, array: np.ndarray, squares: float | None = None) -> None:
-    """Refuse data in units so large or small that products of its moments leave float64.
+    """Raise InputError for data so large or small that products of its moments leave float64.
 
     `squares` is their sum of squares, where it is known.
     """
@@ -94,7 +95,7 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
     wanted = "a finite number of at least 0" if zero_allowed else "a finite number above 0"
     try:
         number = float(value)
-    except Exception as error:  # `float` asks the object itself, which may raise anything
+    except Exception as error:  # the object's own methods may raise anything
         raise InputError(f"{name} is {shown(value)}; pass {wanted}.") from error
     if not np.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise InputError(f"{name} is {number:g}; pass {wanted}.")
@@ -121,17 +122,17 @@ def seed_number(value: Any, name: str = "seed") -> int:
 
 
 def shown(value: Any) -> str:
-    """What came, short enough for a sentence: its value, or its type where that is long."""
+    """Return the value, or its type where the value is long, for use in an error message."""
     try:
         text = repr(value)
-    except Exception:  # an object that cannot even be shown
+    except Exception:  # the object's `repr` failed
         text = "\n"
     return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
 
 
 def require_float64(what: str, tree: Any) -> None:
     """Raise unless every floating leaf of `tree` is float64 (JAX's default is float32)."""
-    import jax  # a second, which checks of other things need not wait for
+    import jax  # takes a second, so only here
     import jax.numpy as jnp
 
     for leaf in jax.tree.leaves(tree):
@@ -145,10 +146,10 @@ def require_float64(what: str, tree: Any) -> None:
 
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
-    """Turn whatever a library raises about a file it cannot read into one sentence.
+    """Convert any exception of a library that reads a file into an `InputError`.
 
-    The exceptions of a damaged file are open-ended (zlib, zipfile, tokenize, struct, Arrow, memory
-    for a lying header, …), so every one is meant, around calls that do nothing but read.
+    A damaged file may raise any exception (zlib, zipfile, tokenize, struct, Arrow, out of memory
+    for a wrong header, …), so all are caught, around calls that only read.
     """
     try:
         yield
@@ -159,7 +160,7 @@ def readable(path: str | Path) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What a library says, in one line."""
+    """Return the message of a library's exception, in one line."""
     return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
 
 
@@ -181,13 +182,13 @@ HOW = {
 
 
 def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Wrap a public function: an argument of a wrong type raises `InputError` with one sentence."""
+    """Decorate a public function so that an argument of a wrong type raises `InputError`."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
         kinds = _kinds(function)
-        # Wrong names, and too many values, get a TypeError of Python's own below.
+        # Wrong names and too many values raise Python's TypeError below.
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             _check(name, value, kinds.get(name, (Any,)))
         return function(*args, **kwargs)
@@ -197,7 +198,7 @@ def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, An
 
 @functools.cache
 def _kinds(function: Callable) -> dict[str, list[Any]]:
-    """The kinds each argument may have; none if only a type checker can resolve them."""
+    """Return the types each argument may have; none if only a type checker can resolve them."""
     try:
         hints = typing.get_type_hints(function)
     except NameError:
@@ -216,14 +217,14 @@ def _check(name: str, value: Any, members: Sequence[Any]) -> None:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The alternatives of an annotation."""
+    """Return the alternatives of an annotation."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return [member for part in typing.get_args(kind) for member in _members(part)]
     return [kind]
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of this kind; numbers and arrays are left to the checks of values."""
+    """Return whether a value has this type; numbers and arrays are left to the checks of values."""
     origin = typing.get_origin(kind) or kind
     if origin is Callable or origin is typing.Callable:
         return callable(value)
@@ -239,7 +240,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _holds(values: Iterable, kind: Any) -> bool:
-    """Whether a collection holds what its annotation says; what can be read only once is not."""
+    """Return whether a collection holds what its annotation says; iterators are not consumed."""
     wanted = typing.get_args(kind)
     if not isinstance(values, Collection) or len(wanted) != 1:
         return True
@@ -256,7 +257,7 @@ def _described(kind: Any) -> str:
 
 
 def _require_array(name: str, value: Any) -> None:
-    """Arrays of other libraries: NumPy must be able to read them."""
+    """Raise InputError unless NumPy can read this array of another library."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax"):
         return
     try:

@@ -1,14 +1,14 @@
-"""How long computations are executed: compiled code kept, on all cores, ended by Ctrl-C.
+"""Execution of long computations: cached compiled code, threads, and Ctrl-C.
 
-JAX and NumPy release the interpreter lock while they compute, so one pool of threads is enough.
+JAX and NumPy release the interpreter lock while they compute, so one thread pool suffices.
 
-Python raises KeyboardInterrupt between two of its own instructions, wherever that is. Inside a
-callback of the garbage collector, and JAX installs one, it is printed and thrown away; a long call
-of compiled code holds it up. So the library's long loops are `interruptible` and call
-`check_interrupt` between two pieces of work, and commands run inside `prompt_interrupt`: Ctrl-C is
-never lost, and ends a command within a second whatever the machine is doing.
+Python raises KeyboardInterrupt between any two bytecode instructions. Inside a callback of the
+garbage collector (JAX installs one) it is printed and discarded, and a long call of compiled code
+delays it. So the library's long loops are `interruptible` and call `check_interrupt` between two
+pieces of work, and commands run inside `prompt_interrupt`: Ctrl-C is never lost, and ends a command
+within a second.
 
-JAX is imported where it is used: commands that do not compute need not wait for it.
+JAX is imported where it is used, so that commands without computations start faster.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Result = TypeVar("Result")
 Part = TypeVar("Part")
 
 IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
-"""An option of XLA: a loop writes its new state where the old one was, rather than copying all of
-it first. On a CPU these copies take a fifth of the time of a step, and, worse, XLA gives them to
-several threads at once, which costs as much as the step itself."""
+"""XLA option for loops to write the new state in place instead of copying the old one first. On a
+CPU these copies take a fifth of the time of a step, and XLA distributes them over several threads,
+which costs as much as the step itself."""
 
 
 @functools.cache
@@ -105,8 +105,8 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
 def share_compiled_code() -> None:
     """Keep compiled programs on disk.
 
-    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected. Where there is no home
-    to write in nothing is kept: JAX would warn of every function that it compiles.
+    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected. Without a writable home
+    directory nothing is cached: JAX would warn about every function it compiles.
     """
     import jax
 
@@ -114,7 +114,7 @@ def share_compiled_code() -> None:
         try:
             folder = compile_cache_folder()
             folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, RuntimeError):  # RuntimeError: the user has no home
+        except (OSError, RuntimeError):  # RuntimeError: no home directory
             return
         if os.access(folder, os.W_OK):
             jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -122,7 +122,7 @@ def share_compiled_code() -> None:
 
 
 def compile_cache_folder() -> Path:
-    """One folder for each kind of processor: compiled code is not portable between them."""
+    """Return the cache folder for this kind of processor, since compiled code is not portable."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     try:
         processor = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
@@ -136,14 +136,14 @@ def compile_cache_folder() -> Path:
 # --- Ctrl-C ---
 
 GRACE_SECONDS = 0.6
-"""How long Python may take to notice Ctrl-C by itself."""
+"""Time that Python has to react to Ctrl-C by itself."""
 INTERRUPTED = 130
 """Exit code of a process ended by Ctrl-C, by convention."""
 SHOW_CURSOR = "\x1b[?25h"
 
 
 class _Interrupts:
-    """Calls the handler that was there before, and remembers what it raised."""
+    """Signal handler that calls the previous handler and stores what it raised."""
 
     def __init__(self, before: Callable[..., Any]):
         self.before = before
@@ -167,14 +167,15 @@ _INTERRUPTS: ContextVar[_Interrupts | None] = ContextVar("what interrupts raised
 
 
 def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A long function that an interrupt ends for certain.
+    """Decorate a long function so that an interrupt always ends it.
 
-    Should it be lost, it is raised at the next `check_interrupt`, or when the function returns.
+    If the interrupt is lost, it is raised at the next `check_interrupt`, or when the function
+    returns.
 
-    Whatever handler of SIGINT is in force goes on to decide what an interrupt means: what it
-    raises is remembered, and raised again should it have been lost. In other threads than the
-    main one, which Python spares from interrupts, and where they are ignored nothing changes; but
-    threads that an interruptible function starts in a copy of its context end with it.
+    The current handler of SIGINT still decides what an interrupt means: what it raises is stored,
+    and raised again if it was lost. Nothing changes in threads other than the main one, which do
+    not receive interrupts, or if interrupts are ignored; but threads that an interruptible function
+    starts in a copy of its context end with it.
     """
 
     @functools.wraps(function)
@@ -184,7 +185,7 @@ def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters
         if not main or not callable(before) or _INTERRUPTS.get() is not None:
             return function(*arguments, **options)
         interrupts = _Interrupts(before)
-        try:  # not a context manager: an interrupt between its two halves would leave it open
+        try:  # not a context manager, which an interrupt could leave open
             _INTERRUPTS.set(interrupts)
             signal.signal(signal.SIGINT, interrupts)
             return function(*arguments, **options)
@@ -199,7 +200,8 @@ def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters
 
 
 def check_interrupt() -> None:
-    """Raise what an interrupt raised since the `interruptible` function began, if it was lost."""
+    """Raise the exception of an interrupt since the `interruptible` function began, if it was
+    lost."""
     interrupts = _INTERRUPTS.get()
     if interrupts is not None:
         interrupts.check()
@@ -209,13 +211,13 @@ def check_interrupt() -> None:
 def prompt_interrupt(last_line: str) -> Iterator[None]:
     """Make Ctrl-C end the process within a second, and write `last_line`.
 
-    The system's signal is also watched by a thread, which ends the process if nothing has happened
-    after a moment. Either way the process ends without waiting for other threads. That is safe
-    where files are written whole or not at all, but it is for commands: inside another program
-    leave Ctrl-C to that program.
+    A thread also watches the signal and ends the process if nothing has happened after a moment.
+    Either way the process ends without waiting for other threads. That is safe because files are
+    written atomically, but it is meant for commands: inside another program, leave Ctrl-C to that
+    program.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Ctrl-C is delivered to the main thread, whose business it then is
+        yield  # Ctrl-C is delivered to the main thread only
         return
     receiving, sending = socket.socketpair()
     sending.setblocking(False)

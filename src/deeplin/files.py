@@ -1,4 +1,4 @@
-"""Files that are there entirely or not at all, and what they say about where numbers come from."""
+"""Atomic writing of files, and the provenance of numbers: commit and package versions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
-"""Those behind the numbers."""
+"""Packages whose versions are recorded."""
 
 
 @contextmanager
 def whole_file(path: Path, temporary_folder: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write; it appears at `path`, or replaces what is there, once it is complete.
+    """Open a file that appears at `path`, replacing what is there, only once it is complete.
 
-    Written under another name in `temporary_folder`, of the same disk (by default the folder of
-    `path`), and renamed: a reader never sees half a file, and after an error nothing is left.
-    Not forced to the disk, which would cost more than most files are worth.
+    The file is written under another name in `temporary_folder`, on the same disk (by default the
+    folder of `path`), and renamed: a reader never sees an incomplete file, and an error leaves
+    none. It is not synced to disk, which would be too slow for small files.
     """
     name = f".{path.name}.{os.getpid()}-{threading.get_ident()}"
     temporary = os.path.join(temporary_folder or path.parent, name)
@@ -54,7 +54,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, `-dirty` if changed; None if installed."""
+    """Return the commit of this checkout, with `-dirty` if changed; None if installed."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

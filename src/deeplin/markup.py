@@ -36,9 +36,9 @@ LETTER_ACCENTS = {
 
 
 def latex(text: str) -> str:
-    """Write text in ASCII that LaTeX sets as it stands, mathematics included.
+    """Return text as ASCII for LaTeX, including mathematics.
 
-    A character without a LaTeX name becomes its number: `\\texttt{U+2603}`.
+    A character without a LaTeX name becomes its code point: `\\texttt{U+2603}`.
     """
     found = []
     for cluster in re.findall(r".[\u0300-\u036f]*", text, re.DOTALL):
@@ -81,7 +81,7 @@ def _symbol(character: str) -> str:
 
 
 def latex_table(head: Sequence[str], rows: Iterable[Sequence[str]], columns: str) -> str:
-    """A `tabular` with rules of booktabs; `columns` is its column specification."""
+    """Return a `tabular` with rules of booktabs; `columns` is its column specification."""
     lines = [" & ".join(map(latex, row)) + r" \\" for row in (head, *rows)]
     body = "\n".join(lines[1:])
     start, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
@@ -89,7 +89,7 @@ def latex_table(head: Sequence[str], rows: Iterable[Sequence[str]], columns: str
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of GitHub's Markdown."""
+    """Return a table in GitHub's Markdown."""
 
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(re.sub(r"\s", " ", c).replace("|", r"\|") for c in cells) + " |"
@@ -98,7 +98,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_table(rows: Mapping[str, str], caption: str = "") -> str:
-    """Names and values, for a notebook."""
+    """Return a table of names and values, for a notebook."""
     cells = (
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
         for name, value in rows.items()

@@ -44,16 +44,16 @@ from deeplin.problems import Population, Problem
 __all__ = ["critical_rates", "double_descent", "phase", "spectrum", "training"]
 
 QUANTITIES = ("sharpness", "gap", "risk", "loss")
-"""What `training` draws by default: the first of these that was recorded."""
+"""Quantities that `training` draws by default: the first one that was recorded."""
 SETTLED = 1e-12
-"""Relative gap from which on `phase` uses one color."""
+"""Relative gap below which `phase` uses one color."""
 RUNS = (TRAINED, *COLORS[4:], DIVERGED, THEORY, LIMIT)
-"""Colors of several runs: those without another meaning first."""
+"""Colors of several runs; those without another meaning come first."""
 Arguments = ParamSpec("Arguments")
 
 
 def _styled(draw: Callable[Arguments, Axes]) -> Callable[Arguments, Axes]:
-    """Draw in the figures' style, whatever the user's settings."""
+    """Draw in the style of the figures, independent of the user's settings."""
 
     @wraps(draw)
     def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Axes:
@@ -71,10 +71,10 @@ def _axes(ax: Axes | None) -> Axes:
 def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw a recorded quantity of every run against the step, or the time of a flow.
 
-    Sharpness comes with the limit of stability (2 + 2β)/η, dashed, of each constant rate.
+    The sharpness is drawn with the limit of stability (2 + 2β)/η of each constant rate, dashed.
 
     Args:
-        run: a run, or a batch of up to six that get colors of their own; more are drawn thin.
+        run: a run, or a batch; up to six runs have their own colors, more are drawn thin.
         quantity: a name in `run.records`; by default sharpness, or else the gap or the risk.
         ax: axes to draw on.
 
@@ -144,8 +144,8 @@ def critical_rates(
 ) -> Axes:
     """Draw the critical learning rate 2/S_min (X-2, X-7) against depth.
 
-    Beside it 2/S_bal (X-3), up to which small starts settle, and for one output of least squares
-    the bracket that FM-T2 gives.
+    It also draws 2/S_bal (X-3), up to which small starts converge, and for least squares with one
+    output the bracket of FM-T2.
 
     ```python
     import deeplin as dl
@@ -233,8 +233,8 @@ def phase(
         rates: learning rates, ascending; by default 40 around the critical ones.
         scale: standard deviation of the initial weights, of width d.
         starts: networks for each depth and rate.
-        steps: of gradient descent.
-        key: of the initial weights.
+        steps: steps of gradient descent.
+        key: random key of the initial weights.
         ax: axes to draw on.
 
     ```python
@@ -275,7 +275,7 @@ def _ends(
     steps: int,
     key: Array,
 ) -> Float[np.ndarray, " rates"]:
-    """The median final gap at each rate over that of predicting zero; inf where it diverges."""
+    """Return the median final gap at each rate over that of predicting zero; inf if diverged."""
     widths = (problem.dimension,) * depth + (problem.outputs,)
     keys = jax.random.split(jax.random.fold_in(key, depth), starts)
     nets = initialize.gaussian(keys, widths=widths, scale=scale)
@@ -296,7 +296,7 @@ def double_descent(
 ) -> Axes:
     """Draw the expected excess risk of the minimum-norm solution against the features used.
 
-    Bias and variance beside it, and the risk of predicting zero (dotted); the vertical line is
+    It also draws bias and variance, and the risk of predicting zero (dotted); the vertical line is
     d′ = n, where the risk is infinite.
 
     ```python

@@ -1,4 +1,4 @@
-"""The style of every figure, and what figures of papers are drawn with: bands, bars, legends."""
+"""The style of all figures, and elements of the papers' figures: bands, bars, legends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 SIZE = (4.8, 3.5)
-"""Inches: one column of a paper with labels of ten points."""
+"""Size in inches: one column of a paper, with labels of ten points."""
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 """Text and lines, secondary lines, background; the report recolors these for dark screens."""
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""
 TRAINED, DIVERGED, THEORY, LIMIT = COLORS[:4]
-"""One meaning each, as in the explorer: blue is a trained network, red what diverged, green what
-theory knows without training, purple the limit of stability 2/η."""
+"""Colors with a fixed meaning, as in the explorer: blue for trained networks, red for divergence,
+green for theory, purple for the limit of stability 2/η."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 RC: dict[Any, Any] = {
@@ -59,8 +59,8 @@ RC: dict[Any, Any] = {
 def style() -> Iterator[None]:
     """Draw in the figures' style within this context.
 
-    Only what it sets is restored: a notebook's backend makes settings of its own at the first
-    figure, without which it shows none of the following (`rc_context` would undo them).
+    Only the parameters that it sets are restored: a notebook's backend changes other parameters at
+    the first figure, and shows no further figures without them (`rc_context` would undo them).
     """
     before = {name: mpl.rcParams[name] for name in RC}
     mpl.rcParams.update(RC)
@@ -71,7 +71,7 @@ def style() -> Iterator[None]:
 
 
 def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
-    """A horizontal line with its name beyond its right end."""
+    """Draw a horizontal line with its name beyond its right end."""
     style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
     ax.axhline(height, zorder=1, **style)
     ax.annotate(
@@ -96,7 +96,10 @@ def plain_numbers(axis: Axis) -> None:
 
 
 def draw(plot, size: tuple[float, float], salt: str) -> Figure:
-    """A figure with one pair of axes, filled by `plot(ax)`; `salt` makes its SVG ids its own."""
+    """Return a figure with one pair of axes, filled by `plot(ax)`.
+
+    `salt` makes the ids of its SVG unique.
+    """
     with mpl.rc_context({**RC, "svg.hashsalt": salt}):
         figure = Figure(figsize=size, layout="constrained")
         plot(figure.add_subplot())
@@ -107,14 +110,14 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     """Write SVG (for the page), PDF (for papers) and PNG (for everything else)."""
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({**RC, "svg.hashsalt": name}):
-        # No date inside: the same data give the same files.
+        # Without a date, the same data give the same files.
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
         figure.savefig(folder / f"{name}.png", dpi=160)
 
 
 def series(index: int, **style: Any) -> dict[str, Any]:
-    """Color and marker of the series with this index, and more of its `style`."""
+    """Return color and marker of the series with this index, with more of its `style`."""
     return {"color": COLORS[index % len(COLORS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 
@@ -123,13 +126,13 @@ MEANS, QUARTILES = ("mean", "low", "high"), ("median", "quarter", "three quarter
 
 
 FEW = 3
-"""A point that stands for fewer runs is drawn open, with their number."""
+"""Number of runs below which a point is drawn open, with their number."""
 
 
 def band(
     ax: Axes, points: Any, by: str, columns: Any = MEANS, floor: float = -math.inf, **style: Any
 ) -> None:
-    """A curve with its band, not drawn below `floor`; points of few runs are open."""
+    """Draw a curve with its band, clipped at `floor`; points of few runs are open."""
     middle, low, high = (points[name].clip(lower=floor) for name in columns)
     color = style["color"]
     ax.plot(points[by], middle, **style)
@@ -143,7 +146,7 @@ def band(
 
 
 def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
-    """The means of `statistics.curve` with their intervals."""
+    """Draw the means of `statistics.curve` with their intervals."""
     spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
     options: dict[str, Any] = {"capsize": 2} | style
     ax.errorbar(points[by], points["mean"], spread, **options)
@@ -157,11 +160,14 @@ LEGENDS: dict[str, dict[str, Any]] = {
         "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
     },
 }  # fmt: skip
-"""Where a legend may stand."""
+"""Places of a legend."""
 
 
 def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
-    """A legend at a place of `LEGENDS` with options of `Axes.legend`; below in one or two rows."""
+    """Place a legend at a place of `LEGENDS`, with options of `Axes.legend`.
+
+    A legend below the axes has one or two rows.
+    """
     entries = len(ax.get_legend_handles_labels()[0])
     rows = {"ncols": entries if entries <= 3 else -(-entries // 2)} if place == "below" else {}
     ax.legend(**LEGENDS[place] | rows | options)
@@ -170,7 +176,7 @@ def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
 def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
     """Set the properties `axes`, write plain numbers on some axes, and place the legend.
 
-    `legend` has the arguments of `place_legend`; None: no legend, or one that the plot has drawn
+    `legend` holds the arguments of `place_legend`, or None for no legend or one drawn by the plot
     itself.
     """
     ax.set(**axes)

@@ -1,4 +1,4 @@
-"""The papers, the talk and this library: what a statement or a figure is cited by."""
+"""Sources of statements and figures: the papers, the talk and this library."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SOURCES = {
 
 
 def source_of(identifier: str) -> dict[str, str]:
-    """The source of a statement or figure id such as FM-T2, BO-1, Talk-log or X-2."""
+    """Return the source of a statement or figure id such as FM-T2, BO-1, Talk-log or X-2."""
     prefix = identifier.split("-")[0]
     name = {"E": "X", "deeplin": "X"}.get(prefix, prefix)
     if name not in SOURCES:
@@ -59,7 +59,7 @@ def source_of(identifier: str) -> dict[str, str]:
 
 
 def reference(source: dict[str, str]) -> str:
-    """A source as one line of a list of references, without its address."""
+    """Return a source as one line of a list of references, without its address."""
     people = [" ".join(reversed(name.split(", "))) for name in source["author"].split(" and ")]
     place = source.get("journal") or source.get("booktitle") or source.get("note", "")
     volume = source.get("volume", "") + (f"({source['number']})" if "number" in source else "")
@@ -69,7 +69,7 @@ def reference(source: dict[str, str]) -> str:
 
 
 def bibtex(source: dict[str, str], note: str) -> str:
-    """One BibTeX entry."""
+    """Return one BibTeX entry."""
     fields = {name: value for name, value in source.items() if name not in ("key", "type")}
     notes = [entry for entry in (fields.pop("note", ""), note) if entry]
     fields |= {"note": "; ".join(notes)} if notes else {}

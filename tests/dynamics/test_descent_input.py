@@ -39,7 +39,7 @@ GELU = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.5, ac
         ({"loss_target": -1.0}, "loss_target is -1"),
         ({"nets": GELU, "gap": 1e-3}, "pass loss_target here"),
         ({"nets": GELU, "record_every": 1, "record": "distance"}, "record holds 'distance'"),
-        ({"backend": "torch"}, "backend is 'torch'; there is one engine"),
+        ({"backend": "torch"}, "backend is 'torch'; only 'auto' is supported"),
         ({"nets": [NET, NET]}, "nets is a list"),
         ({"problem": 3}, "problem is 3; pass a deeplin.Problem"),
     ],

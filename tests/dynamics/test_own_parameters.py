@@ -192,7 +192,7 @@ def test_a_flow_of_any_tree_is_that_of_small_steps(data, start):
 
 @pytest.mark.parametrize("tree", [{}, {"a": 1}, [np.arange(3)]])
 def test_a_tree_without_parameters_is_refused(tree):
-    with pytest.raises(dl.InputError, match="no floating parameters"):
+    with pytest.raises(dl.InputError, match="no floating-point parameters"):
         dl.gradient_descent(lambda p: jnp.zeros(()), tree, 0.1, 3)
 
 

@@ -20,7 +20,7 @@ def descend(problem, nets, record, **options):
 def test_records_do_not_depend_on_how_many_are_measured_together(problem, nets, monkeypatch):
     names = ("risk", "gap", "sharpness", "layer_norms", "alignment", "conservation")
     whole = descend(problem, nets, names).records
-    monkeypatch.setattr("deeplin.dynamics.run.TOGETHER", 3)
+    monkeypatch.setattr("deeplin.dynamics.run.RECORDS_PER_CALL", 3)
     parts = descend(problem, nets, names).records
     for name in (*names, "step"):
         np.testing.assert_array_equal(whole[name], parts[name])
@@ -38,7 +38,7 @@ def test_every_record_is_where_a_run_of_so_many_steps_ends(options, rng, monkeyp
     problem, keys = dl.Problem.from_data(X, Y), jax.random.split(jax.random.key(0), 19)
     nets, rates = dl.initialize.gaussian(keys, (3, 4, 3, 2), 0.5), np.geomspace(0.01, 2, 19)
     options = {"gap": 0.05, "key": keys if "batch_size" in options else None} | options
-    monkeypatch.setattr("deeplin.dynamics.run.TOGETHER", 4)
+    monkeypatch.setattr("deeplin.dynamics.run.RECORDS_PER_CALL", 4)
     run = dl.gradient_descent(problem, nets, rates, 100, record_every=7, record="risk", **options)
     assert set(run.status) == {"converged", "diverged", "stopped"}
     assert set(run.records["step"] % 7) == {0, 2}

@@ -154,10 +154,10 @@ def _spoil(path, name, change):
         ("run/initial/readout", lambda a: a[:, :2], "readout has shape"),
         ("run/trajectory/weights/0", lambda a: a[:1], "1 states for 2 records"),
         ("run/records/step", lambda a: a[::-1], "does not increase"),
-        ("run/records/step", lambda a: None, "no run/records/step"),
+        ("run/records/step", lambda a: None, "needs run/records/step"),
         ("run/records/risk", lambda a: a[:1], "different lengths"),
         ("run/records/risk", lambda a: a[:, :2], "for a batch of 3 runs"),
-        ("run/records/risk", lambda a: a.astype(str), "no array of numbers"),
+        ("run/records/risk", lambda a: a.astype(str), "not an array of numbers"),
         ("run/dynamics", lambda a: np.array(["descent", "flow"]), "run/dynamics is"),
         ("run/dynamics", lambda a: np.array("jump"), "not descent or flow"),
         ("run/variant", lambda a: np.array(3), "run/variant is 3, not text"),
@@ -192,7 +192,7 @@ def test_moments_that_no_data_have_are_refused(tmp_path, problem):
 def test_a_run_of_a_loss_of_ones_own_is_refused_with_a_sentence(tmp_path):
     problem = dl.Problem.from_data(np.eye(2), np.ones(2))
     run = dl.gradient_descent(lambda p: jnp.sum(p["w"] ** 2), {"w": np.ones(2)}, 0.1, 5)
-    with pytest.raises(dl.InputError, match="a loss of your own"):
+    with pytest.raises(dl.InputError, match="user-defined loss"):
         save_run(tmp_path / "run.npz", problem, run)
     assert not list(tmp_path.iterdir())
 

@@ -111,7 +111,7 @@ def test_the_risk_is_that_on_the_data_plus_what_theta_perp_adds_plus_the_cross_t
 def test_the_expected_distance_is_the_mean_over_the_first_layer_beside_the_data(data):
     """X-25: 400 draws of Θ_⊥ = (I−P)W_1(0)ᵀU for one trained U."""
     wide = _simulate(data.problem)
-    beside, layers = data.problem.spectrum.beside, wide.courses[0].layers[-1]
+    beside, layers = data.problem.spectrum.orthogonal_part, wide.courses[0].layers[-1]
     backward = dense_network.product(layers[1:]).T
     rng = np.random.default_rng(0)
     draws = [

@@ -201,7 +201,7 @@ def test_bad_subjects_are_named(problem, net):
         sharpness(problem, {"a": jnp.ones(3)})
     with pytest.raises(dl.InputError, match=r"pass a deeplin\.Problem"):
         sharpness(3.0, net)
-    with pytest.raises(dl.InputError, match="no floating parameters"):
+    with pytest.raises(dl.InputError, match="no floating-point parameters"):
         sharpness(lambda tree: 0.0, {"count": jnp.asarray(3)})
     with pytest.raises(dl.InputError, match="inputs"):
         sharpness(problem, dl.initialize.gaussian(jax.random.key(0), (4, 1), 1.0))

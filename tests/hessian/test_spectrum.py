@@ -46,7 +46,7 @@ def check(problem, net, found, hessian, count):
 @pytest.mark.parametrize("way", ["dense", "lanczos"])
 def test_eigenvalues_and_vectors_are_those_of_the_dense_hessian(problem, hessian, way, monkeypatch):
     if way == "lanczos":
-        monkeypatch.setattr(spectrum, "DENSE", 2)
+        monkeypatch.setattr(spectrum, "DENSE_SPECTRUM_LIMIT", 2)
     nets = networks()
     found = hessian_spectrum(problem, nets, count=4)
     assert found.method == way

@@ -224,7 +224,7 @@ def test_a_vector_that_was_replaced_does_not_come_back(white):
 
 def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
     problem, start = symmetric
-    monkeypatch.setattr("deeplin.dynamics.run.TOGETHER", 6)
+    monkeypatch.setattr("deeplin.dynamics.run.RECORDS_PER_CALL", 6)
     run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record="sharpness")
     truth = sharpness(problem, run.trajectory.stacked, method="dense").value
     np.testing.assert_allclose(run.records["sharpness"], truth, rtol=1e-5)  # 10 tolerance²
@@ -240,7 +240,7 @@ def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
 
 def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(monkeypatch):
     """H(t) = diag(1, 0.9, t, …): nothing that is followed meets the third vector."""
-    monkeypatch.setattr(tracking, "EVERY", 64)
+    monkeypatch.setattr(tracking, "SEARCH_EVERY", 64)
     times = np.linspace(-1, 3, 70)
 
     def loss(tree):

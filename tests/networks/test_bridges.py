@@ -342,7 +342,7 @@ def test_what_pytorch_cannot_hand_over_is_refused(torch):
     with pytest.raises(dl.InputError, match="dense"):
         from_arrays([torch.eye(3).to_sparse()])
     normed = torch.nn.utils.parametrizations.weight_norm(torch_layer(torch, 3, 2))
-    with pytest.raises(dl.InputError, match="ParametrizedLinear is no layer"):
+    with pytest.raises(dl.InputError, match="ParametrizedLinear is not supported as a layer"):
         from_torch(normed)
 
 
@@ -378,7 +378,10 @@ def test_arrays_of_either_orientation_give_one_network(rng):
         (Sequential(Linear(np.ones((2, 2)), bias=[np.nan, 1.0])), "bias of layer 1 holds 1 NaN"),
         (Sequential(Linear(np.ones((2, 2))), Dropout(), Linear(np.ones((1, 2)))), "eval"),
         (Sequential(Linear(np.ones((2, 2))), GELU("x"), Linear(np.ones((1, 2)))), "neither"),
-        (Sequential(LayerNorm(), Linear(np.ones((2, 2)))), "LayerNorm is no layer.*divides"),
+        (
+            Sequential(LayerNorm(), Linear(np.ones((2, 2)))),
+            "LayerNorm is not supported as a layer.*divides",
+        ),
         (Sequential(Conv2d(), Linear(np.ones((2, 2)))), "deeplin.TorchLoss"),
         (Sequential(Linear(np.ones((2, 2))), ReLU()), "last layer"),
         (Sequential(ReLU(), Linear(np.ones((2, 2)))), "follow"),
@@ -388,7 +391,7 @@ def test_arrays_of_either_orientation_give_one_network(rng):
             "differ",
         ),
         (Sequential(), "no layers"),
-        (Dropout(), "Dropout is no layer"),
+        (Dropout(), "Dropout is not supported as a layer"),
         (Sequential(Linear(np.ones((2, 2), complex))), "complex"),
         (Sequential(Linear(np.full((2, 2), np.nan))), "NaN"),
         (Sequential(Linear(np.ones((2, 2))), Linear(np.ones((1, 3)))), "chain"),

@@ -103,7 +103,7 @@ def test_accumulated_moments_survive_a_mean_far_larger_than_the_spread():
         total = total.merge(part)
     expected = np.cov(np.column_stack([X - 1e7, y]).T, bias=True)
     # 1e7 carries an absolute rounding of 2e-9, the only loss there is.
-    np.testing.assert_allclose(total.centred, expected, atol=1e-8)
+    np.testing.assert_allclose(total.centered, expected, atol=1e-8)
     np.testing.assert_allclose(total.mean[:3], X.mean(axis=0), rtol=1e-14)
 
 

@@ -135,7 +135,7 @@ def test_a_table_that_changed_under_way_is_noticed(tmp_path):
     assert load(data, unit.coordinates["data"]).samples == 3
     load.cache_clear()
     path.write_text("a,y\n1,2\n2,3.5\n3,7\n")
-    with pytest.raises(InputError, match="not the table this sweep was begun with"):
+    with pytest.raises(InputError, match="not the table with which this sweep began"):
         run_unit(config, unit)
     assert units(config)[0].coordinates["data"] != unit.coordinates["data"]
 

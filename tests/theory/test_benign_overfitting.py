@@ -290,7 +290,7 @@ def test_X33_the_chance_of_a_lower_risk_is_that_of_draws(rng):
     least = population.risk(data.problem.optimum)
     for scale in (0.001, 0.03, 0.1):
         draws = rng.normal(size=(4000, 120, 3))
-        outside = scale * data.problem.spectrum.beside(draws)
+        outside = scale * data.problem.spectrum.orthogonal_part(draws)
         measured = np.mean(population.risk(data.problem.optimum + outside) < least)
         chance = lower_risk_probability(data.problem, population, scale)
         error = 4 * np.sqrt(max(measured, 1e-3) / 4000)
@@ -327,7 +327,7 @@ def test_X33_a_guess_gains_what_the_mean_over_the_noise_says(data, population, r
     X, truth = data.problem.inputs, data.truth
     guess = truth + 0.3 * rng.normal(size=truth.shape)
     found = first_guess(data.problem, population, guess)
-    kept = data.problem.spectrum.beside(guess)
+    kept = data.problem.spectrum.orthogonal_part(guess)
     noise = population.noise * rng.normal(size=(4000, *data.problem.targets.shape))
     maps = np.linalg.pinv(X) @ (X @ truth + noise) + kept
     risks = population.risk(maps)
@@ -346,7 +346,7 @@ def test_X33_a_random_direction_gains_little(rng):
     population, problem = Population(data.truth, data.spectrum), data.problem
     gain = random_direction_gain(problem, population)
     assert 0.0008 < gain < 0.002  # the two figures are of two draws of the data
-    G = problem.spectrum.beside(rng.normal(size=(2000, 500, 3)))
+    G = problem.spectrum.orthogonal_part(rng.normal(size=(2000, 500, 3)))
     pull = population.apply(data.truth - problem.optimum)
     gains = np.sum(G * pull, axis=(1, 2)) ** 2 / np.sum(G * population.apply(G), axis=(1, 2))
     # leading order in 1/(d − n): the quotient of means is off by about 2/(q(d − n))
@@ -360,13 +360,13 @@ def test_X33_a_guess_is_kept_up_to_one_over_b_squared(depth, power):
     X = rng.normal(size=(4, 9))
     y = rng.normal(size=4)
     problem = Problem.from_data(X, y / np.linalg.norm(np.linalg.pinv(X) @ y))
-    guess = problem.spectrum.beside(rng.normal(size=(9, 1)))
+    guess = problem.spectrum.orthogonal_part(rng.normal(size=(9, 1)))
     changes = []
     for b in (3.0, 10.0, 30.0)[: 2 if depth == 2 else 3]:  # 1/30⁴ is near the solver's error
         start = guess_start(guess, 12, depth, b)
         np.testing.assert_allclose(np.asarray(start.product), guess[:, 0], atol=1e-12)
         run = dl.gradient_flow(problem, start, gap=1e-12, keep_weights=False, rtol=1e-9, atol=1e-12)
-        end = problem.spectrum.beside(np.asarray(run.network.product)[:, None])
+        end = problem.spectrum.orthogonal_part(np.asarray(run.network.product)[:, None])
         changes.append(b**power * (np.linalg.norm(end) / np.linalg.norm(guess) - 1))
         kept = np.sqrt(np.sum(zero_first_modes(np.ones(1), b**2, depth))) / b
         assert changes[-1] == pytest.approx(b**power * (kept - 1), rel=2e-4)
@@ -375,7 +375,7 @@ def test_X33_a_guess_is_kept_up_to_one_over_b_squared(depth, power):
 
 
 def test_the_cross_term_completes_the_risk_of_an_interpolator(data, population, rng):
-    outside = data.problem.spectrum.beside(rng.normal(size=(5, 20, 2)))
+    outside = data.problem.spectrum.orthogonal_part(rng.normal(size=(5, 20, 2)))
     split = risk_split(data.problem, population, data.problem.optimum + outside)
     least = population.risk(data.problem.optimum)
     np.testing.assert_allclose(split.total, least + split.xi + split.cross, rtol=1e-12)

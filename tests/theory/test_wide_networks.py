@@ -228,7 +228,7 @@ def _agrees(data, setting, keys):
     assert abs(means.mean() - law.distance) <= 3 * error + law.error * law.distance
     # a distance and an added risk share E‖U‖²; single runs scatter by `deviation`
     free = 60 - 15
-    outside = data.problem.spectrum.beside(np.eye(60))
+    outside = data.problem.spectrum.orthogonal_part(np.eye(60))
     trace = np.trace(outside @ np.diag(data.spectrum))
     assert law.added_risk == pytest.approx(law.distance * trace / free, rel=1e-9)
     return law, wide

@@ -24,9 +24,9 @@ UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
 TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "unmet", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
-"""From the mildest to the worst: a statement with several claims gets the worst of theirs."""
+"""Verdicts in order of severity; a statement with several claims gets the most severe."""
 PLACE = re.compile(rf"(?:(\w+),?\s+)?({'|'.join(LETTERS.values())})\s+(\S+)", re.IGNORECASE)
-"""A statement as its paper calls it: "Theorem 2" or "FM, Theorem 2"."""
+"""Pattern of a statement's name in its paper: "Theorem 2" or "FM, Theorem 2"."""
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 
 
@@ -34,8 +34,8 @@ class Certificate(pd.DataFrame):
     """A table with one row for each statement (and run).
 
     Verdicts: `holds`, `violated`, `hypotheses not met` (the row says which), and `measured` for a
-    definition or a constant that the paper leaves open: `left` is the number, nothing is judged.
-    A statement about other problems or runs is `not applicable`.
+    definition or a constant that the paper leaves open: `left` is the number, and there is no
+    judgment. A statement about other problems or runs is `not applicable`.
 
     Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, with
     its numbers, or why the statement does not apply), `unmet` (the hypotheses that fail, each with
@@ -61,18 +61,18 @@ class Certificate(pd.DataFrame):
 
     @property
     def all_hold(self) -> bool:
-        """No statement is violated, but for printed ones that are known to be false (errata)."""
+        """Whether no statement is violated, except printed ones known to be false (errata)."""
         return not bool((self.violated["kind"] != "erratum").any())
 
     def summary(self) -> pd.DataFrame:
-        """One row for each statement: in how many runs it has which verdict."""
+        """Return one row for each statement, with the number of runs that have each verdict."""
         table = self.table
         counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=VERDICTS[::-1])
         titles = table.groupby("id", sort=False)[["title"]].first()
         return titles.join(counts.fillna(0).astype(int))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as JSON values; numbers that are not finite become None."""
+        """Return the rows as JSON values; numbers that are not finite become None."""
         table = self.table.astype(object)
         finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
         rows = table.where(finite, None).to_dict("records")
@@ -80,15 +80,16 @@ class Certificate(pd.DataFrame):
         return [row | {"unmet": entries} for row, entries in zip(rows, known, strict=True)]
 
     def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A `tabular` for a paper, of statements that apply; needs the package booktabs.
+        """Return a LaTeX `tabular` of the statements that apply; it needs the package booktabs.
 
-        One run: verdict and both sides of each statement. Several: the counts of their verdicts.
+        For one run it has the verdict and both sides of each statement, for several the counts of
+        verdicts.
         """
         head, rows = self._cells()
         return markup.latex_table(head, rows, "ll" + ("lrrr" if "left" in head else "rrrr"))
 
     def to_markdown(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The table of `to_latex` in Markdown."""
+        """Return the table of `to_latex` in Markdown."""
         return markup.markdown_table(*self._cells())
 
     def _repr_html_(self) -> str:
@@ -96,7 +97,7 @@ class Certificate(pd.DataFrame):
         return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Head and rows as text, without statements that do not apply to any of the runs."""
+        """Return header and rows as text, without statements that apply to none of the runs."""
         table = self.table.query("verdict != @NOT_APPLICABLE")
         if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
@@ -119,7 +120,7 @@ class Certificate(pd.DataFrame):
 
 
 def _explained(row: dict[str, Any]) -> str:
-    """The verdict, with the hypotheses that are not met."""
+    """Return the verdict with the hypotheses that are not met."""
     return f"{row['verdict']}: {row['hypotheses']}" if row["hypotheses"] else row["verdict"]
 
 
@@ -128,7 +129,7 @@ def _number(value: float) -> str:
 
 
 def _finite(entry: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that are not finite as None."""
+    """Return the rows with numbers that are not finite replaced by None."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in entry.items()
@@ -152,8 +153,8 @@ def certify(
     `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
     a numerically integrated flow. The table states the absolute tolerance of each row. A statement
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
-    with the measured sides beside it. The statements about benign overfitting need the `population`
-    behind the data; `constants` sets their free constants. A row shows the tightest claim of its
+    along with the measured sides. The statements about benign overfitting need the `population` of
+    the data; `constants` sets their free constants. A row shows the tightest claim of its
     statement; `parts=True` gives every claim a row of its own. `only` names statements by their ids
     or as their paper does: "FM-T2", "Theorem 2", "BO, Lemma 4.5".
 
@@ -213,7 +214,7 @@ def _named(name: str) -> list[str]:
 
 
 def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
-    """The judged claims of one statement: each column with one entry for each run."""
+    """Judge the claims of one statement and return columns with one entry for each run."""
     try:
         checks = statement.checks(context)
     except (NotApplicable, InputError) as reason:
@@ -237,7 +238,7 @@ def _judge(
     if check.granted:
         holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
     elif check.measured:
-        # Where no constant suffices, the statement that there is one is false; a definition is not.
+        # If no constant suffices, the existence claim is false; a definition cannot be.
         holds = np.isfinite(claim["left"]) | (statement.kind == "definition")
         good, failed = MEASURED, VIOLATED
     else:
@@ -252,7 +253,7 @@ def _judge(
 
 
 def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that were lost because others left the range of float64 judge nothing."""
+    """Return the claim, marked as not applicable where its numbers left the range of float64."""
     lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
     lost &= claim["verdict"] != CODES[NOT_APPLICABLE]
     reason = "its numbers leave the range of float64"
@@ -263,7 +264,7 @@ def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each run the worst verdict among the claims, and among those the smallest margin."""
+    """Return the worst verdict of the claims for each run, with the smallest margin among those."""
     if len(claims) == 1:
         return claims[0]
     columns = {name: np.stack([claim[name] for claim in claims]) for name in claims[0]}
@@ -272,13 +273,13 @@ def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _column(entries: Any, batch: int) -> np.ndarray:
-    """A column of objects: one for all runs, or a list with one for each."""
+    """Return a column of objects from one value for all runs or a list with one for each."""
     each = entries if isinstance(entries, list) else itertools.repeat(entries, batch)
     return np.fromiter(each, dtype=object, count=batch)
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
-    """Sides, margin and tolerance where the margin is smallest relative to the claim's scale."""
+    """Return sides, margin and tolerance at the smallest margin relative to the claim's scale."""
     left, right = np.asarray(check.left, float), np.asarray(check.right, float)
     scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
     shape = np.broadcast_shapes(
@@ -289,7 +290,7 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
         margin = -abs(left - right) if check.equality else right - left
         bound = (tolerance + np.asarray(check.slack)) * scale
         relative = np.where(scale > 0, (margin + bound) / scale, margin)
-    relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
+    relative = np.where(np.isnan(relative), -np.inf, relative)  # NaN proves nothing
     if check.measured:
         relative = -np.broadcast_to(left, shape)
     where = np.broadcast_to(check.where, shape)
@@ -306,7 +307,7 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
 
 
 def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
-    """All claims below each other, one row for each run."""
+    """Return a table of all claims with one row for each run."""
     columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     codes = columns["verdict"]
     columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]

@@ -1,7 +1,7 @@
-"""What statements are evaluated on: a problem, a batch of runs, shared quantities computed once.
+"""Context of the statements: a problem, a batch of runs, and shared quantities.
 
-Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
-costs little more than one run.
+Quantities are computed once, by NumPy on (records, batch, …) arrays: certifying needs no
+compilation, and a batch costs little more than one run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 from deeplin.theory.small_initialization import scale_of_layers
 
-NEAR = 1e-3
-"""A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
+AT_MINIMIZER = 1e-3
+"""Relative distance of a network's map from w* on the data up to which it is a minimizer."""
 INTERPOLATES = 1e-3
-"""A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
+"""Largest ‖Y − XΘ‖/‖Y‖ of a map that counts as interpolating (a mean loss of 1e-7 does).
 
 Statements about interpolators are then judged on the nearest one, Θ_min + Θ_⊥."""
 
@@ -61,7 +61,7 @@ class Constants:
 
 
 class Context:
-    """A problem and a run (a single one is a batch of one), seen by the statements.
+    """A problem and a batch of runs on which statements are evaluated.
 
     The statements of BO also need the `population` and the free `constants`. Their loss is the sum
     ℒ = ‖Y − XΘ‖² = nR and their flow dW/dt = −∇ℒ; a flow of R runs n times slower, so BO's time is
@@ -98,7 +98,7 @@ class Context:
     # --- what a statement assumes ----------------------------------------------------------
 
     def one_target(self) -> None:
-        """One target, w* ≠ 0."""
+        """Raise NotApplicable unless there is one target and w* ≠ 0."""
         if self.problem.outputs != 1:
             raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
@@ -111,28 +111,28 @@ class Context:
         return self.widths[-1] == 1 and unit
 
     def one_unit(self) -> None:
-        """FM Section 4: d_L = 1 and p = 1."""
+        """Raise NotApplicable unless d_L = 1 and p = 1 (FM Section 4)."""
         if not self.has_one_unit:
             raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
 
     def square_layers(self) -> None:
-        """FM Section 5: every layer is d×d."""
+        """Raise NotApplicable unless every layer is d×d (FM Section 5)."""
         if len(set(self.widths)) != 1:
             raise NotApplicable(f"for square layers; the widths are {self.widths}")
 
     def several_layers(self) -> None:
-        """Statements that compare layers."""
+        """Raise NotApplicable unless there are at least two layers."""
         if self.depth < 2:
             raise NotApplicable(f"for depth of at least 2; the depth is {self.depth}")
 
     def require_population(self) -> Population:
-        """The population, where a statement speaks about it."""
+        """Return the population, or raise NotApplicable if there is none."""
         if self.population is None:
             raise NotApplicable("about the population; pass population=Population(Θ*, Σ)")
         return self.population
 
     def wide_data(self) -> None:
-        """BO's setting: more inputs than samples, XXᵀ invertible."""
+        """Raise NotApplicable unless d > n and XXᵀ is invertible, the setting of BO."""
         problem = self.problem
         if problem.dimension <= problem.samples or problem.rank < problem.samples:
             raise NotApplicable(
@@ -141,7 +141,7 @@ class Context:
             )
 
     def identity_middle(self) -> None:
-        """The initializations of BO: at least two layers, identity in between."""
+        """Raise NotApplicable unless all middle layers start as the identity (BO)."""
         self.wide_data()
         self.several_layers()
         for layer in self.initial[1:-1]:
@@ -149,7 +149,7 @@ class Context:
                 raise NotApplicable("for middle layers that start at the identity")
 
     def require_tail(self) -> Tail:
-        """Where the tail of the population begins, where it is finite (BO-D2.2)."""
+        """Return the tail of the population, or raise NotApplicable if k is infinite (BO-D2.2)."""
         b = self.constants.b
         tail = flat_tail(self.require_population().spectrum, self.problem.samples, b)
         if np.isinf(tail.k):
@@ -157,38 +157,38 @@ class Context:
         return tail
 
     def require_spike(self) -> tuple[int, float]:
-        """(k, ε), where the population is a spike."""
+        """Return (k, ε) of a spiked population, or raise NotApplicable."""
         found = spike(self.require_population().spectrum)
         if found is None:
             raise NotApplicable("for a (k, ε)-spike: k eigenvalues 1, all others ε < 1")
         return found
 
     def interpolates(self) -> dict[str, Any]:
-        """The hypothesis Y = XΘ at the end."""
+        """Return the hypothesis Y = XΘ at the end."""
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.sqrt(self.loss[-1]) / self.target_norm
         missing = np.where(self.bounded, np.nan_to_num(missing, nan=0.0), np.inf)
         return {"the trained map interpolates": Hypothesis(missing, "≤", INTERPOLATES)}
 
     def flow(self) -> dict[str, Any]:
-        """The hypothesis of statements about gradient flow."""
+        """Return the hypothesis of statements about gradient flow."""
         return {"gradient flow": self.is_flow}
 
     def under_flow(self) -> dict[str, Any]:
-        """The hypothesis of BO's dynamics."""
+        """Return the hypotheses of BO about the dynamics."""
         return self.flow() | self.stays_finite()
 
     def stays_finite(self) -> dict[str, Any]:
-        """The hypothesis of statements about any network."""
+        """Return the hypothesis of statements about any network."""
         return {"the run did not diverge": self.bounded}
 
     def ends_in_minimizer(self) -> dict[str, Any]:
-        """The hypothesis of statements about minimizers."""
+        """Return the hypothesis of statements about minimizers."""
         away = np.where(self.bounded, self.slack, np.inf)
-        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
+        return {"the run ended in a minimizer": Hypothesis(away, "≤", AT_MINIMIZER)}
 
     def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
-        """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
+        """Judge left ≤ c·right with the caller's c, or measure the smallest c that suffices."""
         c = self.constants.c
         if c is not None:
             return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
@@ -200,7 +200,7 @@ class Context:
     # --- the run ---------------------------------------------------------------------------
 
     def _states(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Time (flow) or step (descent) of each record, and W_k there, (records, batch, …).
+        """Return the time or step of each record, and the weights W_k there, (records, batch, …).
 
         The start and the end are added where they were not recorded.
         """
@@ -276,7 +276,7 @@ class Context:
     def moving(self) -> np.ndarray:
         """Where a run had not stopped yet (later records repeat its last state), (records, batch).
 
-        Statements about the state hold at any record; those about the passing of time only here.
+        Statements about the state hold at every record; those about its evolution only here.
         """
         end = self.run.evidence.get("time") if self.is_flow else self.run.steps
         end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
@@ -322,7 +322,7 @@ class Context:
     def gradient_scale(self) -> np.ndarray:
         """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
 
-        For other losses a bound of ‖g‖ takes the place of the first factors.
+        For other losses a bound of ‖g‖ replaces the first factors.
 
         At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
         the records.
@@ -352,7 +352,7 @@ class Context:
     @cached_property
     def singular_values(self) -> np.ndarray:
         """σ_k, (records, batch, L)."""
-        if self.has_one_unit:  # FM-L2 asks for their vectors as well
+        if self.has_one_unit:  # FM-L2 needs their vectors as well
             return np.stack([layer.largest for layer in self.extremes], axis=-1)
         return values_of_layers(self.weights)[..., 0]
 
@@ -401,7 +401,7 @@ class Context:
     def exact_sharpness(self) -> Sharpness:
         """S at the end by its value at minimizers, and how far from one it is (X-1).
 
-        For other losses than the squared one by `auto`.
+        For losses other than the squared one it uses `auto`.
         """
         method = "exact" if self.problem.loss == "squared" else "auto"
         return sharpness(self.problem, self.final_network, method=method)
@@ -427,14 +427,14 @@ class Context:
         return self.readout_norm ** (2 / self.depth)
 
     def minimal_bracket(self, scale: Any = 1.0) -> list[Check]:
-        """The bounds of S_min that need no search, for a read-out with ‖p‖^{2/L} = `scale`."""
+        """Return bounds of S_min that need no search, for a read-out with ‖p‖^{2/L} = `scale`."""
         lower, exact, upper = (
             bound * scale for bound in (self.minimal.lower, self.minimal.exact, self.minimal.upper)
         )
         return [Check(lower, exact, "lower bound"), Check(exact, upper, "upper bound")]
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
-        """left ≤ right where the run ended, up to what is missing there to a minimizer."""
+        """Check left ≤ right at the end of the run, allowing for its distance from a minimizer."""
         met = self.ends_in_minimizer()
         return Check(left, right, part, slack=4 * self.slack, hypotheses=met)
 
@@ -472,7 +472,7 @@ class Context:
     @cached_property
     def perpendicular(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (records, batch, d, q)."""
-        return self.problem.spectrum.beside(self.backward[0])
+        return self.problem.spectrum.orthogonal_part(self.backward[0])
 
     @cached_property
     def perpendicular_norm(self) -> np.ndarray:
@@ -505,7 +505,7 @@ class Context:
         return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
 
     def loss_below(self, factor: Any, part: str, **details: Any) -> Check:
-        """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
+        """Check ℒ(t) ≤ ℒ(0)·factor after the start, up to the rounding of Y − XΘ."""
         bound = self.loss[:1] * factor
         scale = np.finfo(float).eps * self.target_norm**2 + bound
         usual = {"where": self.later, "slack": self.flow_slack}
@@ -513,7 +513,7 @@ class Context:
 
     @property
     def later(self) -> np.ndarray:
-        """After the start, where bounds on growth are more than equalities, (records, 1)."""
+        """Records after the start, where bounds on growth are not trivial, (records, 1)."""
         return (self.times > 0)[:, None]
 
     @cached_property
@@ -527,8 +527,8 @@ class Context:
     def path(self) -> np.ndarray:
         """∫_0^t √ℒ ds in BO's time, (records, batch).
 
-        Taken from the run where it recorded it. Else the sum over the left ends of the record
-        intervals, an upper bound for a flow (ℒ falls), tight for close records.
+        It is taken from the run if recorded. Otherwise it is the sum over the left ends of the
+        record intervals, an upper bound for a flow (ℒ decreases) that is tight for close records.
         """
         records = self.run.records
         if "path" in records:
@@ -541,12 +541,12 @@ class Context:
 
     @cached_property
     def unseen_first(self) -> np.ndarray:
-        """(W_1(0)(I − P_X))ᵀ: what the first layer makes of directions beside the data."""
-        return self.problem.spectrum.beside(self.initial[0].mT)
+        """(W_1(0)(I − P_X))ᵀ, the first layer on directions orthogonal to the data."""
+        return self.problem.spectrum.orthogonal_part(self.initial[0].mT)
 
     @property
     def width(self) -> int:
-        """m; for a simulated wide network that of the network it stands for."""
+        """m; for a simulated wide network that of the full network."""
         return int(self.run.evidence.get("width", self.widths[1]))
 
     @cached_property
@@ -554,7 +554,7 @@ class Context:
         """α and β measured on the initial first and last layer, each (batch,) (errata E-6).
 
         RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry. A simulated wide
-        network, of which only a part was formed, brings the scales of its entries with it.
+        network, of which only a part is formed, provides the scales of its entries.
         """
         evidence = self.run.evidence
         if "width" in evidence:

@@ -31,14 +31,14 @@ KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum"
 CATALOGUE: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("statements.toml").read_text(encoding="utf-8")
 )
-"""What each statement says: title, formula, kind, reference, whether it holds for any loss."""
+"""Title, formula, kind and reference of each statement, and whether it holds for any loss."""
 
 RELATIONS = {"≤": ">", "≥": "<", "<": "≥", ">": "≤"}
-"""How a hypothesis compares its sides, and what holds instead where it is not met."""
+"""Relations of hypotheses, and the relation that holds if a hypothesis is not met."""
 
 
 class NotApplicable(Exception):
-    """Raised by a statement that does not speak about this problem or run; the text says why."""
+    """Raised by a statement that does not apply to this problem or run, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Hypothesis:
     threshold: ArrayLike
 
     def met(self) -> np.ndarray:
-        """Where it is met; sides of ≤ and ≥ may differ by rounding."""
+        """Return where the hypothesis is met; the sides of ≤ and ≥ may differ by rounding."""
         value, threshold = np.asarray(self.value, float), np.asarray(self.threshold, float)
         strict, up = self.relation in "<>", self.relation in "<≤"
         rounding = 0.0 if strict else np.where(np.isfinite(threshold), 1e-9 * abs(threshold), 0.0)
@@ -87,12 +87,12 @@ class Check:
     left: ArrayLike
     right: ArrayLike
     part: str = ""
-    """Which part of the statement, for statements that make several claims."""
+    """Name of the claim, for statements with several claims."""
     equality: bool = False
-    """The claim is left = right."""
+    """Whether the claim is left = right."""
     hypotheses: Mapping[str, ArrayLike | Hypothesis] = field(default_factory=dict)
-    """Name of each hypothesis → whether it is met in each run, or its numbers; beside those of the
-    statement."""
+    """Hypotheses in addition to those of the statement: name → whether it is met in each run, or
+    its numbers."""
     where: ArrayLike = True
     """Where the claim applies (for example t ≥ 1)."""
     scale: ArrayLike | None = None
@@ -100,12 +100,12 @@ class Check:
     slack: ArrayLike = 0.0
     """Relative tolerance beyond rounding, with a reason given in the statement's code."""
     measured: bool = False
-    """Nothing is judged: `left` is shown where it is largest."""
+    """Whether `left` is only reported, at its largest value, without a judgment."""
     granted: bool = False
-    """True by construction of the data; there are no numbers to compare."""
+    """Whether the claim is true by construction of the data, without numbers to compare."""
 
     def unmet(self, batch: int) -> list[tuple[Unmet, ...]]:
-        """For each run the hypotheses that fail."""
+        """Return the hypotheses that fail, for each run."""
         found: list[tuple[Unmet, ...]] = [()] * batch
         for name, given in self.hypotheses.items():
             if isinstance(given, Hypothesis):
@@ -120,7 +120,10 @@ class Check:
 
 
 def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
-    """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
+    """Return a check that reports a number and judges nothing.
+
+    For a definition, or for a constant that the paper leaves open.
+    """
     return Check(quantity, np.nan, part, measured=True, **details)
 
 
@@ -135,12 +138,12 @@ class Statement:
     formula: str
     assess: Callable[[Any], Check | list[Check]]
     assumptions: tuple[Assumption, ...] = ()
-    """What all its claims assume."""
+    """Assumptions of all its claims."""
     any_loss: bool = False
-    """Whether it holds for every convex loss; else it is about the squared one."""
+    """Whether it holds for every convex loss rather than only for the squared one."""
 
     def checks(self, context: Context) -> list[Check]:
-        """Its claims about a run, each with all that it assumes."""
+        """Return the statement's claims about a run, each with all its hypotheses."""
         if not self.any_loss and (loss := context.problem.loss) != "squared":
             name = loss if isinstance(loss, str) else "one of your own"
             raise NotApplicable(f"for squared loss; the loss of this problem is {name}")
@@ -160,8 +163,8 @@ def statement(id: str, *assumptions: Assumption, **entry: Any):
     """Register the decorated function as the evaluation of statement `id`.
 
     Each of the `assumptions` is a function of the context, such as `Context.one_target`: it raises
-    `NotApplicable` where the statement says nothing, or returns hypotheses of all its claims. Its
-    `title`, `formula`, `kind`, `reference` and `any_loss` stand in `statements.toml`, or are
+    `NotApplicable` if the statement does not apply, or returns hypotheses of all its claims. The
+    `title`, `formula`, `kind`, `reference` and `any_loss` are those of `statements.toml`, or are
     passed. Kind and reference are those that the id names, if none are given: X-2 is an exact
     result, BO-L4.5 a lemma, with the reference "BO, Lemma 4.5". With `any_loss` it holds for every
     convex loss; other statements are not applicable to problems with another loss than the squared
@@ -190,7 +193,7 @@ def statement(id: str, *assumptions: Assumption, **entry: Any):
 
 
 def _named(id: str) -> dict[str, str]:
-    """Kind and reference of a statement that is called as in its paper."""
+    """Return the kind and the reference of a statement that is named as in its paper."""
     paper, _, label = id.partition("-")
     if paper == "X":
         return {"kind": "exact result", "reference": f"exact results, {id}"}

@@ -1,6 +1,6 @@
-"""The averaged path at the edge of stability: where descent oscillates, and how much (a model).
+"""Model of the averaged path of gradient descent at the edge of stability.
 
-The central flow of Cohen et al. 2024; the edge of stability is due to Cohen et al. 2021.
+This is the central flow of Cohen et al. 2024; the edge of stability is due to Cohen et al. 2021.
 
 Above the edge descent oscillates along the top eigenvectors U of the Hessian H with a covariance
 Σ = UXUᵀ, and the oscillation pushes the path towards smaller curvature. In units of one step
@@ -9,8 +9,8 @@ Above the edge descent oscillates along the top eigenvectors U of the Hessian H 
 
 the oscillation is just large enough to hold the eigenvalues at 2/η. One mode:
 X = max(0, −2⟨∇R, ∇S⟩/‖∇S‖²). This is a model, not a theorem: it leaves out terms of fourth order
-in the size of the oscillation, so it fails where descent swings widely (a catapult at the start, a
-rate above the critical one), and it says nothing about single iterates.
+in the size of the oscillation, so it fails where the oscillation is large (a catapult at the start,
+a rate above the critical one), and it says nothing about single iterates.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from deeplin.networks import Network
 from deeplin.problems import Problem
 
 SUBSTEPS = 4
-"""Pieces of a step of descent in which the oscillation is held fixed; hηS is then ½ at the edge,
-well inside the stable range of a Runge-Kutta step."""
+"""Number of substeps of a step of descent, in each of which the oscillation is fixed; at the edge
+hηS is then ½, well inside the stable range of a Runge-Kutta step."""
 ITERATIONS = 2000
-"""Most steps of the search for X; a few dozen are usual."""
+"""Maximum number of iterations for X; a few dozen are usual."""
 
 
 @interruptible
@@ -49,7 +49,7 @@ def central_flow(
     modes: int = 3,
     substeps: int = SUBSTEPS,
 ) -> Run:
-    """The averaged path of gradient descent, through the edge of stability.
+    """Integrate the averaged path of gradient descent through the edge of stability.
 
     Below the edge it is the gradient flow, in units of one step of descent. `run.records` holds at
     every step `risk` (on the path), `averaged_risk` (R + ½⟨Σ, H⟩, the mean over the oscillation),
@@ -58,11 +58,11 @@ def central_flow(
 
     Arguments:
         problem: the least-squares problem.
-        net: one network, the start.
-        learning_rate: η of the descent that is described.
-        steps: how many of its steps.
-        modes: the most eigenvalues that may be at the edge at once.
-        substeps: pieces of one step for the integration; more where the sharpness moves fast.
+        net: the initial network (a single one).
+        learning_rate: η of the descent that is modeled.
+        steps: number of its steps.
+        modes: largest number of eigenvalues at the edge at the same time.
+        substeps: integration steps for one step of descent; use more if the sharpness changes fast.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -134,14 +134,14 @@ def central_flow(
 
 @partial(jax.jit, static_argnums=0)
 def _first_order(rule, given, weights):
-    """R − floor and its gradient, flat, by the rule of an `Objective`."""
+    """Return R − floor and its flat gradient, by the rule of an `Objective`."""
     data, fixed = given
     value, gradient = rule(data, weights, fixed)
     return value, ravel_pytree(gradient)[0]
 
 
 def _flat(rule, given, weights):
-    """The flat weights θ, ∇R(θ) and uᵀH(θ)v as functions of them, and the way back."""
+    """Return the flat weights θ, ∇R(θ) and uᵀH(θ)v as functions of θ, and the unflattening."""
     theta, unravel = ravel_pytree(weights)
 
     def slope(flat):
@@ -155,7 +155,7 @@ def _flat(rule, given, weights):
 
 @partial(jax.jit, static_argnums=0)
 def _slopes(rule, given, weights, vectors):
-    """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
+    """Return ∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
     theta, _, curvature, _ = _flat(rule, given, weights)
     rise = partial(jax.grad(curvature), theta)
     return jax.vmap(lambda u: jax.vmap(lambda v: rise(u, v))(vectors))(vectors)
@@ -163,8 +163,7 @@ def _slopes(rule, given, weights, vectors):
 
 @partial(jax.jit, static_argnums=0)
 def _advance(rule, given, weights, root, rate, h):
-    """Weights a time h later with Σ = BᵀB held fixed, B the rows of `root`: one Runge-Kutta step
-    of fourth order."""
+    """Advance the weights by a time h with Σ = BᵀB fixed, where `root` holds the rows of B."""
     theta, slope, curvature, unravel = _flat(rule, given, weights)
 
     def push(flat):
@@ -188,11 +187,11 @@ def _oscillation(
     h: float,
     before: Float[np.ndarray, "k k"],
 ) -> Float[np.ndarray, "k k"]:
-    """X ⪰ 0 with C = 2/η − UᵀHU − h(A − (η/2)T X) ⪰ 0 and ⟨X, C⟩ = 0, for a time h.
+    """Return X ⪰ 0 with C = 2/η − UᵀHU − h(A − (η/2)T X) ⪰ 0 and ⟨X, C⟩ = 0, for a time h.
 
     A = UᵀḢU under −η∇R alone and ⟨Y, TX⟩ = ⟨∇⟨UYUᵀ, H⟩, ∇⟨UXUᵀ, H⟩⟩: the optimality conditions of
     minimizing (hη/4)⟨X, TX⟩ + ⟨Q, X⟩ over X ⪰ 0 with Q = 2/η − UᵀHU − hA, a convex problem.
-    Eigenvalues that stay below the edge get X = 0 by themselves.
+    Eigenvalues that stay below the edge have X = 0 in its solution.
     """
     k = len(values)
     push = -rate * h * slopes @ gradient
@@ -205,7 +204,7 @@ def _oscillation(
 
 
 def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """argmin over X ⪰ 0 of ½⟨X, MX⟩ + ⟨Q, X⟩ by projected gradients with momentum (FISTA)."""
+    """Minimize ½⟨X, MX⟩ + ⟨Q, X⟩ over X ⪰ 0 by projected gradients with momentum (FISTA)."""
     k = len(need)
     length = 1 / max(np.linalg.eigvalsh(resist)[-1], np.finfo(float).tiny)
     x = z = start
@@ -214,7 +213,7 @@ def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> n
         slope = (resist @ z.ravel()).reshape(k, k) + need
         moved = _positive_part(z - length * slope)
         following = (1 + np.sqrt(1 + 4 * pace**2)) / 2
-        if np.sum((z - moved) * (moved - x)) > 0:  # overshoot: begin the momentum anew
+        if np.sum((z - moved) * (moved - x)) > 0:  # overshoot: restart the momentum
             following = 1.0
         z = moved + (pace - 1) / following * (moved - x)
         change = np.abs(moved - x).max()
@@ -225,12 +224,12 @@ def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> n
 
 
 def _positive_part(matrix: np.ndarray) -> np.ndarray:
-    """The nearest positive semidefinite matrix."""
+    """Return the nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 0)) @ vectors.T
 
 
 def _root(vectors: np.ndarray, oscillation: np.ndarray) -> np.ndarray:
-    """B (k×N) with BᵀB = UXUᵀ."""
+    """Return B (k×N) with BᵀB = UXUᵀ."""
     values, basis = np.linalg.eigh(oscillation)
     return (np.sqrt(np.maximum(values, 0)) * basis).T @ vectors

@@ -1,4 +1,4 @@
-"""Gradient descent: one call trains a whole batch and returns it with its evidence."""
+"""Gradient descent of a network, or of a batch of networks, in one call."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
-"""A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
+"""A run has diverged when its risk exceeds its initial risk (or that of the zero map) this many
+times."""
 ALTERNATES = 1e-3
-"""Relative change of the risk in a step, undone by the next, that is called an orbit."""
+"""Relative change of the risk in one step, reversed by the next, that counts as an orbit."""
 
 
 @validated
@@ -59,18 +60,18 @@ def gradient_descent(
       pytree (a dict of arrays, an Equinox module), whose floating arrays are trained.
     - `learning_rate`: η, one for all or one for each run (with a single network an array of them
       makes a batch); a tuple with one for each layer (X-11); or a schedule, a function of the step.
-    - `steps`: the most steps to take.
+    - `steps`: maximum number of steps.
     - `momentum`, `nesterov`: β, and whether the step is V ← βV − η∇R, W ← W + βV − η∇R.
     - `weight_decay`: λ in the objective R + λΣ_k‖W_k‖_F² (X-9): every step also subtracts 2ηλW.
-      `risk`, `gap`, `sharpness` and the goals are those of R.
-    - `batch_size`, `key`: stochastic descent: at every step the gradient of the risk on B of the n
-      rows, drawn without replacement and independently of other steps (X-10). Pass one key for
-      each network, or one that stands for `jax.random.fold_in(key, i)`; a run's batches depend on
-      its own key only. A network with an activation is then called diverged by the risk on its
-      mini-batch.
-    - `optimizer`: any optax transformation, which brings its own rates: `learning_rate` is then
-      only what `run.learning_rate` says, and may be left out. Or a function of the learning
-      rate that makes one, such as `optax.adam`, called for each run with its own.
+      `risk`, `gap`, `sharpness` and the stopping criteria refer to R.
+    - `batch_size`, `key`: for stochastic descent. Every step uses the gradient of the risk on B of
+      the n rows, drawn without replacement and independently of other steps (X-10). Pass one key
+      for each network, or a single key, which is replaced by `jax.random.fold_in(key, i)` for run
+      i; a run's batches depend on its own key only. Divergence of a network with an activation is
+      then judged by the risk on its mini-batch.
+    - `optimizer`: any optax transformation, which has its own rates: `learning_rate` is then only
+      stored in `run.learning_rate`, and may be omitted. Or a function of the learning rate that
+      returns a transformation, such as `optax.adam`, called with the rate of each run.
     - `gap`, `loss_target`: stop a run with status `converged` once R − R_min ≤ gap (linear
       networks), or R ≤ loss_target. With neither, all steps are taken and a linear network counts
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
@@ -80,10 +81,11 @@ def gradient_descent(
       at which the gradient flow from here would end, and your own as `{"name": function of the
       network}`, alone or among the names); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
-    - `backend`: only `"auto"` is left; the argument goes in the next version.
+    - `backend`: only `"auto"` is supported; the argument will be removed in the next version.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
-    of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.
+    of the zero map, is `diverged`: `run.steps` is the step at which this happened, and the run
+    keeps the weights before it.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -95,7 +97,7 @@ def gradient_descent(
     ```
     """
     if backend != "auto":
-        raise InputError(f"backend is {backend!r}; there is one engine now: leave it out.")
+        raise InputError(f"backend is {backend!r}; only 'auto' is supported: omit it.")
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)
@@ -122,8 +124,8 @@ def gradient_descent(
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
     stops = steps_to_record(record_every, steps)
     criteria = StoppingCriteria(target, ceiling)
-    together = min(len(stops), recorder.together)
-    descent = Descent(objective, ensemble, criteria, update, together)
+    stops_per_call = min(len(stops), recorder.records_per_call)
+    descent = Descent(objective, ensemble, criteria, update, stops_per_call)
     state = drive(descent, descent.start(), stops, recorder)
     if record_every is not None and record_every % 2 == 0 and batches is None:
         _warn_of_alternation(descent, state, record_every)
@@ -148,7 +150,7 @@ class HiddenAlternation(UserWarning):
 def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> None:
     """Warn where records an even number of steps apart hide an orbit of period two.
 
-    Two more steps are taken from the end, which count for nothing.
+    The test takes two more steps from the end, which are not part of the run.
     """
     if not state.running.any():
         return
@@ -156,7 +158,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
     values = []
     for step in (now, now + 1, now + 2):
         state, visited = descent.advance(state, [step])
-        assert visited.values is not None  # which descent knows
+        assert visited.values is not None  # descent computes them
         values.append(visited.values[-1])
     first, second, third = values
     with np.errstate(invalid="ignore"):
@@ -173,7 +175,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
 
 
 def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
-    """The networks as a batch with a learning rate for each."""
+    """Return the networks as a batch with a learning rate for each of them."""
     if isinstance(problem, Problem) and not isinstance(nets, Network):
         raise InputError(
             f"nets is a {type(nets).__name__}; pass a deeplin.Network "
@@ -205,7 +207,7 @@ def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
 
 
 def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.ndarray:
-    """The value R − floor above which a run has diverged."""
+    """Return the value R − floor above which a run has diverged."""
     at_zero = objective.zero_risk
     if at_zero is None:
         zero = jax.tree.map(np.zeros_like, ensemble.weights)

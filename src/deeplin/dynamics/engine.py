@@ -32,41 +32,42 @@ from deeplin.execution import compiled_in_place, map_in_threads, thread_count
 NARROW = 12
 """Widest layer for which the batch axis comes last.
 
-The choice depends on the shape of the networks alone: were it to depend on the size of the batch,
-results would change in their last digits with the way runs are grouped.
+The choice depends on the shape of the networks alone. If it depended on the size of the batch,
+results would depend in their last digits on how runs are grouped.
 """
 CHUNK_BYTES = 28_000
-"""Size of the largest layer of a chunk, batch last. Smaller chunks pay more for starting each small
-operation; above some 32 kB XLA starts threads of its own inside every one of them, and the same
+"""Size of the largest layer of a chunk, batch last. Smaller chunks have more overhead for each
+small operation; above about 32 kB XLA starts its own threads inside every operation, and the same
 program is several times slower. At width `NARROW` this is 24 networks: compiled loops over 8 or 16
-of them take twice as long for each."""
+networks take twice as long for each."""
 VECTOR = 8
 """Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
 PIECE_SECONDS = 0.2
-"""Compiled work between two checks for Ctrl-C."""
+"""Duration of compiled work between two checks for Ctrl-C."""
 FIRST_WORK = 10**8
-"""Weights that the steps before the first such check may touch."""
+"""Number of weight updates before the first such check."""
 GROWTH = 8
-"""The most by which the next piece may be longer than the last."""
+"""Largest ratio of the lengths of consecutive pieces of work."""
 
 
 class Status(IntEnum):
-    """How a run stands."""
+    """State of a run."""
 
     RUNNING = 0
     CONVERGED = 1
     DIVERGED = 2
     EXHAUSTED = 3
-    """It may take no more steps, or cannot take any."""
+    """The run has used all its steps, or cannot take another."""
 
 
 class State(NamedTuple):
-    """A batch of runs. Those that stopped keep the weights and the step at which they stopped."""
+    """State of a batch of runs; stopped runs keep the weights and the step at which they
+    stopped."""
 
     weights: tuple[Float[Array | np.ndarray, " ..."], ...]
     """The trained arrays of every run."""
     memory: PyTree[Shaped[Array | np.ndarray, " ..."]]
-    """What the dynamics carries besides: velocities, the state of an optimizer, times."""
+    """Other state of the dynamics: velocities, the state of an optimizer, times."""
     status: Int[np.ndarray, " batch"]
     """A `Status` for each run."""
     steps: Int[np.ndarray, " batch"]
@@ -74,7 +75,7 @@ class State(NamedTuple):
 
     @property
     def running(self) -> np.ndarray:
-        """Which runs are on their way."""
+        """Which runs are still running."""
         return np.asarray(self.status) == Status.RUNNING
 
     @classmethod
@@ -85,7 +86,7 @@ class State(NamedTuple):
 
 
 class StoppingCriteria(NamedTuple):
-    """When a run stops before its last step; values are R − floor (see `Objective`)."""
+    """Criteria that stop a run before its last step; values are R − floor (see `Objective`)."""
 
     target: Float[np.ndarray, " batch"]
     """Converged when the value is at or below this."""
@@ -101,7 +102,7 @@ class StoppingCriteria(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """The first of the stops that a call of `Stepper.advance` was given: those it came to."""
+    """The stops that a call of `Stepper.advance` reached, the first ones of those it was given."""
 
     count: int
     weights: tuple[np.ndarray, ...]
@@ -115,7 +116,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def advance(self, state: State, stops: Sequence[Any]) -> tuple[State, Visited]:
-        """Take the runs through the stops, or for as long as an interrupt may wait."""
+        """Advance the runs through the stops, or until the next check for interrupts is due."""
 
     def clock(self, state: State) -> Real[np.ndarray, " batch"]:
         """Return the step or time each run has reached; here steps."""
@@ -126,20 +127,20 @@ class Stepper(ABC):
 
 
 class _Chunk(NamedTuple):
-    """What a program knows of each run; the batch axis is where the layout has it."""
+    """Arguments of a program for each run; the position of the batch axis depends on the layout."""
 
     state: State
     fixed: tuple[Array, ...]
     criteria: StoppingCriteria
     rates: Any
     limit: Any
-    """The step at which the run stands still."""
+    """The step at which the run stops."""
     rows: Any
     """Rows of its mini-batches from step `origin` on, or None."""
 
 
 class _Kind(NamedTuple):
-    """What a program is compiled for, besides shapes."""
+    """Static arguments for which a program is compiled, besides shapes."""
 
     gradient: Gradient
     method: Method
@@ -149,21 +150,21 @@ class _Kind(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """What all runs share."""
+    """Arguments of a program that all runs share."""
 
     data: Any
     numbers: Numbers
     origin: Any
-    """The step of the first mini-batch at hand."""
+    """The step of the first mini-batch in `rows`."""
 
 
 @partial(compiled_in_place, static_argnums=0)
 def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
-    """Take a chunk through the stops: memory, status and steps; weights and values at each stop.
+    """Advance a chunk through the stops; return its state, and weights and values at each stop.
 
     A step evaluates value and gradient at W_t, checks the criteria and moves to W_{t+1}. At a stop
-    the criteria are checked once more, so every state that leaves here has passed them. Arrays come
-    and go with the batch axis first.
+    the criteria are checked once more, so every returned state has passed them. Arguments and
+    results have the batch axis first.
     """
     chunk = _moved(kind, chunk, 0, -1)
 
@@ -185,7 +186,7 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
         moving = (status == Status.RUNNING) & (clock < member.limit)
 
         def risk(weights) -> Array:
-            """R − floor, for optimizers that evaluate it themselves."""
+            """Return R − floor, for optimizers that evaluate it themselves."""
             return kind.gradient(shared.data, weights, fixed, rows)[0]
 
         descent = (value, gradient, risk)
@@ -238,7 +239,8 @@ class Descent(Stepper):
         update: Update,
         stops: int = 1,
     ):
-        """`stops` is the most that `advance` is ever given, which programs are compiled for."""
+        """`stops` is the largest number of stops passed to `advance`, for which programs are
+        compiled."""
         self.ensemble, self.criteria, self.update = ensemble, criteria, update
         self.data, self.slots = objective.data, 1 << (stops - 1).bit_length()
         narrow = objective.batch_last is not None and ensemble.widest <= NARROW
@@ -257,11 +259,11 @@ class Descent(Stepper):
         return State.start(weights, self.update.method.begin(weights, self.update.momentum))
 
     def advance(self, state: State, stops: Sequence[int]) -> tuple[State, Visited]:
-        """Take the runs through the stops, or through as many steps as a piece has.
+        """Advance the runs through the stops, or by the steps of one piece of work.
 
-        A run that exceeds its ceiling goes back to the step before, whose weights are still finite:
-        by taking the piece again up to there, since steps are deterministic, rather than by keeping
-        a second copy of the weights at every step.
+        A run that exceeds its ceiling returns to the step before, whose weights are still finite.
+        The steps up to there are repeated, which is possible because they are deterministic,
+        instead of keeping a second copy of the weights at every step.
         """
         clock = int(np.max(state.steps, where=state.running, initial=0))
         until = self.pace.next(clock, stops[-1])
@@ -278,13 +280,13 @@ class Descent(Stepper):
             again = self._take(state, unchecked, limit, clock, targets)[1]
             visited = jax.tree.map(partial(_replaced, diverged), visited, again)
         weights, values = visited
-        # A view of one stop is all there is; a view of the last of many would keep the others.
+        # A view of the last of many stops would keep all others in memory.
         last = tuple(w[-1] if len(w) == 1 else w[-1].copy() for w in weights)
         after = after._replace(weights=last)
         return after, Visited(count, tuple(w[:count] for w in weights), values[:count])
 
     def _take(self, state, criteria, limit, clock: int, stops) -> tuple[State, Any]:
-        """Run the program on all chunks and put the results together, in NumPy."""
+        """Run the program on all chunks and join the results in NumPy."""
         batches = self.update.batches
         rows = None if batches is None else batches.rows(clock, batches.ahead)
         whole = _Chunk(state, self.ensemble.fixed, criteria, self.update.learning_rate, limit, rows)
@@ -304,14 +306,14 @@ class Descent(Stepper):
             ends, visited = zip(*parts, strict=True)
             ends = jax.tree.map(lambda *a: np.concatenate(a), *ends)
             visited = jax.tree.map(lambda *a: np.concatenate(a, axis=1), *visited)
-        else:  # all arrays once more would take as long as a step of a wide network
+        else:  # another copy would take as long as a step of a wide network
             ((ends, visited),) = parts
         memory, status, steps = jax.tree.map(lambda a: a[:batch], ends)
         visited = jax.tree.map(lambda a: a[:, :batch], visited)
         return State(state.weights, memory, status, steps), visited
 
     def _chunk_size(self) -> int:
-        """Networks in a chunk, such that there are as many chunks as threads, or a multiple."""
+        """Return the size of chunks whose number is that of the threads, or a multiple."""
         batch, threads = self.ensemble.size, thread_count()
         if not self.ensemble.on_cpu:
             return batch
@@ -333,10 +335,10 @@ def _replaced(runs: np.ndarray, visited: np.ndarray, others: np.ndarray) -> np.n
 
 
 class Pace:
-    """How many steps to take before the next check for Ctrl-C: what `PIECE_SECONDS` allow."""
+    """Number of steps before the next check for Ctrl-C, about `PIECE_SECONDS` of work."""
 
     def __init__(self, work: int, most: int | None = None):
-        """`work` is about the number of weights a step touches, `most` a limit on the steps."""
+        """`work` is about the number of weights a step updates, `most` a limit on the steps."""
         self.piece, self.most = max(1, FIRST_WORK // max(1, work)), most
         self.began: float | None = None
 

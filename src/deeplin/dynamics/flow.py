@@ -16,7 +16,7 @@ from deeplin.dynamics.flow_limit import (
     HIGH_ORDER,
     HORIZON,
     IMPLICIT,
-    NEWTON,
+    NEWTON_ITERATIONS,
     Flows,
     Solver,
     integrate,
@@ -38,31 +38,31 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.networks.products import drift
 from deeplin.problems import Problem
 
-NEAR = 1e-4
-"""Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
-and order 5 takes longer ones for its cost than order 8."""
+NEARLY_LINEAR = 1e-4
+"""Fraction of the initial gap below which the flow is nearly linear: stability then limits the
+steps, and order 5 is more efficient than order 8."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 CHUNK = 1000
-"""Most steps in one compiled call, so that Ctrl-C works."""
-MOST_IMPLICIT = 1000
-"""Parameters up to which the linear systems of implicit steps are worth their cost."""
+"""Maximum number of steps in one compiled call, so that Ctrl-C works."""
+MAX_IMPLICIT_PARAMETERS = 1000
+"""Number of parameters up to which implicit steps are used: they solve linear systems."""
 STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
-"""New stages of a step (the first stage is the last one of the step before)."""
-ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
-"""Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
-and estimates the error of the worse: 100 times the requested one leaves less true error than the
-pair of order 5 does (tests/dynamics/test_flow.py)."""
-OPENING = 3
-"""Gradients at the start of a call: the first stage, and two to choose the first step."""
+"""Number of new stages of a step (the first stage is the last one of the step before)."""
+TOLERANCE_FACTOR = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
+"""Factors of the tolerances. The high-order pair continues from the more accurate of its two
+results and estimates the error of the other: with 100 times the tolerance its true error is still
+below that of the pair of order 5 (tests/dynamics/test_flow.py)."""
+OPENING_GRADIENTS = 3
+"""Number of gradients at the start of a call: the first stage, and two to choose the first step."""
 
 
 class Times(NamedTuple):
-    """What a flow remembers besides its weights, one entry for each run."""
+    """State of a flow besides its weights, one entry for each run."""
 
     time: Float[np.ndarray, " batch"]
     rejected: Int[np.ndarray, " batch"]
     evaluations: Int[np.ndarray, " batch"]
-    """Gradients evaluated; for implicit steps the most it can have been."""
+    """Number of gradient evaluations; for implicit steps an upper bound."""
 
 
 @dataclass(frozen=True)
@@ -90,29 +90,29 @@ def gradient_flow(
     solver: str = "auto",
     max_steps: int = 50_000,
 ) -> Run:
-    """Follow the gradient flow dW/dt = −∇R(W) of a network, or of a batch of them (FM-grad, FM-L1).
+    """Integrate the gradient flow dW/dt = −∇R(W) of a network or a batch (FM-grad, FM-L1).
 
     Arguments:
 
     - `problem`, `network`: a `Problem` and a network (or a batch); or any differentiable
       `loss(parameters) -> scalar` and any pytree, whose floating arrays move.
     - `until`: a number is a time; `Gap(1e-12)` is a gap R − R_min (linear networks). `time=` and
-      `gap=` say the same in words; pass one of the three.
-    - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly there,
-      nothing is interpolated. Recorded are the quantities of descent, with `time` for `step`.
+      `gap=` are the same by name; pass one of the three.
+    - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly at these
+      times, without interpolation. The quantities are those of descent, with `time` in place of
+      `step`.
     - `record`, `keep_weights`: which quantities, and whether `run.trajectory` keeps the weights.
     - `rtol`, `atol`: local error allowed in each step, relative and absolute.
     - `solver`: `"explicit"` (Tsitouras 5(4)), `"implicit"` (Kværnø 5(4), for stiff ends of
       training), `"auto"` (explicit, then implicit once stability alone limits the steps), or
       `"high-order"` (Dormand–Prince 8(7) until the gap has shrunk 10⁴ times, then Tsitouras 5(4)):
-      the fewest gradients, for the price of compiling two solvers.
-    - `max_steps`: the most steps, rejected ones included.
+      the fewest gradients, at the cost of compiling two solvers.
+    - `max_steps`: maximum number of steps, including rejected ones.
 
     The run's evidence: `gap` (or `risk`) at the end, `time`, `evaluations` of the gradient (for
     implicit steps an upper bound), `rejected` steps, `drift` and `relative_drift` of the conserved
-    matrices of FM-L1 (networks), and a `message` that says what to change if the goal was not
-    reached (status `stopped`). A run to a time is `converged` if it ends with
-    R − R_min ≤ 1e-8 (R(0) − R_min).
+    matrices of FM-L1 (networks), and a `message` with advice if the goal was not reached (status
+    `stopped`). A run to a time is `converged` if it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -132,7 +132,7 @@ def gradient_flow(
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, network):
-        abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # a number, that is
+        abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # it must be a number
     end, goal = _until(until, time, gap, objective)
     stops = _stops(record_every, at, end)
     if solver not in SOLVERS:
@@ -148,7 +148,7 @@ def gradient_flow(
 
 
 class FlowStepper(Stepper):
-    """Gradient flow of a batch, as a dynamics, and the solver it is on."""
+    """Gradient flow of a batch as a `Stepper`, with its current solver."""
 
     def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
@@ -156,7 +156,9 @@ class FlowStepper(Stepper):
         self.may_switch = solver.method == "auto"
         self.near = None
         if solver.method == "high-order":
-            self.near = np.maximum(NEAR * _gaps(objective, ensemble, ensemble.weights), goal)
+            self.near = np.maximum(
+                NEARLY_LINEAR * _gaps(objective, ensemble, ensemble.weights), goal
+            )
         method = IMPLICIT if solver.method == "implicit" else EXPLICIT
         self.solver = solver._replace(method=method)
 
@@ -171,10 +173,10 @@ class FlowStepper(Stepper):
         return state.memory.time
 
     def advance(self, state: State, stops: Sequence[float]) -> tuple[State, Visited]:
-        """Take every run to each of these times, until all have stopped."""
+        """Advance every run to each of these times, until all have stopped."""
         visited = []
         for stop in stops:
-            while True:  # at least once, because that is where a run is checked against its goal
+            while True:  # at least once: the goal is checked here
                 state = self._towards(state, stop)
                 check_interrupt()
                 if not np.any(state.running & (self.clock(state) < stop)):
@@ -186,7 +188,7 @@ class FlowStepper(Stepper):
         return state, Visited(len(visited), weights, None)
 
     def _towards(self, state: State, until: float) -> State:
-        """Take every run on its way towards the time `until`, by at most CHUNK steps."""
+        """Advance every running flow towards the time `until`, by at most CHUNK steps."""
         if self.near is not None:
             gaps = _gaps(self.objective, self.ensemble, state.weights)
             if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
@@ -198,20 +200,20 @@ class FlowStepper(Stepper):
         return after
 
     def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
-        """Take each run towards the time `until`, stopping at its goal, and count the work."""
-        rtol, atol = (ALLOWANCE[solver.method] * item for item in (solver.rtol, solver.atol))
+        """Advance each run towards the time `until`, stopping at its goal, and count the work."""
+        rtol, atol = (TOLERANCE_FACTOR[solver.method] * item for item in (solver.rtol, solver.atol))
         goals = np.broadcast_to(goal, state.steps.shape)
         nothing = np.zeros_like(state.steps)
         flows = Flows(state.weights, state.memory.time, nothing, nothing, state.status)
         rule, data, fixed = self.objective.gradient, self.objective.data, self.ensemble.fixed
         each = STAGES[solver.method]
         if solver.method == IMPLICIT:
-            # A step forms the Hessian, one product for each parameter, and iterates its stages.
-            each = each * NEWTON + self.ensemble.numbers // self.ensemble.size
+            # A step forms the Hessian by one product for each parameter, and iterates its stages.
+            each = each * NEWTON_ITERATIONS + self.ensemble.numbers // self.ensemble.size
         piece = Solver(solver.method, rtol, atol, CHUNK)
         found = integrate(rule, data, piece, flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken
-        evaluations = np.where(found.taken > 0, OPENING + each * found.taken, 0)
+        evaluations = np.where(found.taken > 0, OPENING_GRADIENTS + each * found.taken, 0)
         memory = Times(
             found.time, before.rejected + found.rejected, before.evaluations + evaluations
         )
@@ -220,7 +222,7 @@ class FlowStepper(Stepper):
         return State(found.weights, memory, status, steps)
 
     def _far(self, state: State, until: float) -> State:
-        """With the high-order pair, which leaves a run once it is near its end."""
+        """Integrate with the high-order pair each run that is not yet near its end."""
         solver = self.solver._replace(method=HIGH_ORDER)
         after = self._move(solver, state, until, self.near)
         gaps = _gaps(self.objective, self.ensemble, after.weights)
@@ -228,13 +230,13 @@ class FlowStepper(Stepper):
         return after._replace(status=np.where(early, Status.RUNNING, after.status))
 
     def _stiff(self, before: State, after: State) -> bool:
-        """Whether steps are as long as stability allows: mean step × sharpness above one.
+        """Return whether stability limits the steps: mean step × sharpness above one.
 
-        Following the flow itself needs steps short against its own time scale only.
+        Accuracy alone needs only steps that are short compared with the time scale of the flow.
         """
         taken = after.steps - before.steps
         slow = (taken >= CHUNK) & after.running
-        if not slow.any() or self.ensemble.numbers > MOST_IMPLICIT * self.ensemble.size:
+        if not slow.any() or self.ensemble.numbers > MAX_IMPLICIT_PARAMETERS * self.ensemble.size:
             return False
         step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
         networks = self.ensemble.result(after.weights)
@@ -243,14 +245,14 @@ class FlowStepper(Stepper):
 
 
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
-    """R − R_min of each run; −∞ where it is not known, so that nothing is above it."""
+    """Return R − R_min of each run, or −∞ where it is unknown."""
     if not objective.has_gap:
         return np.full(ensemble.size, -np.inf)
     return objective.values(ensemble.tree(weights))
 
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
-    """The time to stop at and the gap to stop at (the unused one out of reach)."""
+    """Return the time and the gap at which to stop; the unused one is out of reach."""
     if isinstance(until, dict) and set(until) in ({"time"}, {"gap"}):
         until = Gap(until["gap"]) if "gap" in until else until["time"]
     given = [item for item in (until, time, gap) if item is not None]
@@ -271,7 +273,7 @@ def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
 
 
 def _stops(every, at, end: float) -> Iterator[float]:
-    """The times to stop at: those to record at, and `end` as the last one."""
+    """Yield the times at which to stop: those to record at, then `end`."""
     if every is not None and at is not None:
         raise InputError("received both record_every and at; pass one of them.")
     if every is not None:
@@ -289,7 +291,7 @@ def _stops(every, at, end: float) -> Iterator[float]:
 
 
 def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> Run:
-    """The run with its evidence."""
+    """Return the run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.status == Status.CONVERGED if end == HORIZON else flow.clock(state) >= end
     messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
@@ -301,7 +303,7 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
     }
     if ensemble.layout.network:
         weights, initial = (list(map(np.asarray, w)) for w in (state.weights, ensemble.weights))
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may overflow
             moved = drift(weights, initial)
             size = np.max([np.sum(weight**2, axis=(-2, -1)) for weight in weights], axis=0)
         evidence |= {"drift": moved, "relative_drift": moved / np.where(size > 0, size, 1)}
@@ -314,7 +316,7 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
 
 
 def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
-    """What to change when a run did not get where it should."""
+    """Return advice for a run that did not reach its goal."""
     time, steps = state.memory.time[index], state.steps[index]
     where = f"stopped at time {time:.6g} after {steps} steps"
     if state.status[index] == Status.EXHAUSTED and steps < flow.limit:

@@ -1,4 +1,4 @@
-"""Gradient flows of many networks at once, where they end, and how sharp it is there."""
+"""Gradient flows of many networks, their limits, and the sharpness at the limits."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from deeplin.networks import Network, host_arrays
 from deeplin.problems import Problem
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
-"""Names of solvers in diffrax."""
-NEWTON = 10
-"""Most iterations for each implicit stage."""
+"""Names of diffrax solvers."""
+NEWTON_ITERATIONS = 10
+"""Maximum number of Newton iterations for each implicit stage."""
 CHUNK = 64
-"""Flows in one program: they wait for the slowest of them."""
-SMALLEST = 1e-14
-"""A step that has shrunk to this share of the time (or of this) has failed."""
-NEAR = 1e-14
-"""Share of R(0) − R_min of the zero map below which the rest is one step of length 1e-7; its square
-is what that leaves out."""
+"""Number of flows in one program, which takes as long as the slowest of them."""
+SMALLEST_STEP = 1e-14
+"""Smallest step relative to the time (at time 0, its square); a smaller step has failed."""
+COMPLETION_GAP = 1e-14
+"""Fraction of R(0) − R_min of the zero map below which the flow is completed by one step. The step
+has length 1e-7, and its error is of the order of its square."""
 HORIZON = 1e15
-"""The most time of a flow to a minimizer: one that gets this far has nowhere to go."""
+"""Maximum time of a flow to a minimizer; a flow that gets this far does not converge."""
 
 
 class Solver(NamedTuple):
-    """How a flow is integrated."""
+    """Solver of a flow and its tolerances."""
 
     method: str
     rtol: float
     atol: float
     limit: int
-    """The most steps, rejected ones included."""
+    """Maximum number of steps, including rejected ones."""
 
 
-TO_THE_END = Solver(HIGH_ORDER, 1e-10, 1e-12, 20_000)
-"""How flows to a minimizer are integrated."""
+LIMIT_SOLVER = Solver(HIGH_ORDER, 1e-10, 1e-12, 20_000)
+"""Solver of flows to a minimizer."""
 
 
 class Flows(NamedTuple):
-    """Gradient flows on their way; every array has a leading batch axis."""
+    """State of gradient flows; every array has a leading batch axis."""
 
     weights: tuple[Any, ...]
     time: Any
     taken: Any
-    """Steps, rejected ones included."""
+    """Number of steps, including rejected ones."""
     rejected: Any
     status: Any
 
@@ -62,7 +62,8 @@ class Flows(NamedTuple):
 def integrate(
     gradient: Gradient, data: Any, solver: Solver, flows: Flows, fixed: tuple, goals, until: float
 ) -> Flows:
-    """Take each running flow dW/dt = −∇R to the time `until`, or until R − floor ≤ its goal."""
+    """Integrate each running flow dW/dt = −∇R to the time `until`, or until R − floor ≤ its
+    goal."""
     batch = len(flows.time)
     size = min(CHUNK, 1 << (-(-batch // thread_count()) - 1).bit_length())
     method, *tolerances, limit = solver
@@ -79,13 +80,13 @@ def integrate(
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows, fixed, goals):
-    import diffrax  # half a second, which `import deeplin` need not wait for
+    import diffrax  # takes half a second, so not at `import deeplin`
 
     until, *tolerances = numbers
     solver = getattr(diffrax, method)()
     if method == IMPLICIT:
         newton = diffrax.VeryChord(*tolerances)
-        solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON)
+        solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON_ITERATIONS)
     kinds = diffrax.RESULTS
     fine = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
 
@@ -101,7 +102,7 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
 
         reached = (flow.status == Status.CONVERGED) | (value(start) <= goal)
         resting = reached | (flow.status != Status.RUNNING)
-        shortest = SMALLEST * jnp.maximum(flow.time, SMALLEST)
+        shortest = SMALLEST_STEP * jnp.maximum(flow.time, SMALLEST_STEP)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
             solver,
@@ -136,18 +137,20 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
 
 
 def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray]:
-    """The ends of the gradient flows of a batch of linear networks, and which were reached.
+    """Return the limits of the gradient flows of linear networks, and which were reached.
 
-    They are integrated until Θ is close to a minimizer; the rest is one step, to the nearest one.
-    A flow that comes to no minimizer is returned as far as it got.
+    Flows are integrated until Θ is close to a minimizer and completed by one step to the nearest
+    minimizer. A flow that does not converge to a minimizer is returned at its last time.
     """
     networks = networks.with_batch()
     objective = objective_of(problem, networks)
     nothing = np.zeros(len(networks.weights[0]))
     weights, fixed = objective.layout.split(networks)
     starts = Flows(weights, nothing, *(nothing.astype(np.int32) for _ in range(3)))
-    goals = np.full_like(nothing, NEAR * problem.zero_gap)
-    found = integrate(objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON)
+    goals = np.full_like(nothing, COMPLETION_GAP * problem.zero_gap)
+    found = integrate(
+        objective.gradient, objective.data, LIMIT_SOLVER, starts, fixed, goals, HORIZON
+    )
     weights, reached = found.weights, found.status == Status.CONVERGED
     _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]
@@ -160,10 +163,10 @@ def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray
 
 
 def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Sharpness at the end of the flow from each of a batch of linear networks, and its error.
+    """Return the sharpness at the limit of the flow from each linear network, and its error bound.
 
     The error bounds that of the sharpness at the end found; integration itself is kept to 1e-10 a
-    step. Not a number where the flow ends at no minimizer.
+    step. Both are NaN where the flow does not converge to a minimizer.
     """
     ends, reached = flow_limit(problem, networks)
     value, error = exact(problem, ends, "largest")
@@ -171,10 +174,10 @@ def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.
 
 
 def _to_minimizers(tangent: Tangent) -> list[np.ndarray]:
-    """W_k − V_k(B_kx)ᵀ with Kx = e: the step to the nearest minimizer (X-1 has the letters).
+    """Return W_k − V_k(B_kx)ᵀ with Kx = e, the step to the nearest minimizer (notation of X-1).
 
-    There K = JJᵀ hardly changes, so that e = Cᵀ(Θ − Θ*) decays as ė = −2Ke and all that the flow
-    still does to the weights is −Jᵀ∫2e dt = −JᵀK⁻¹e. What it leaves out is of the order of |e|².
+    Near a minimizer K = JJᵀ is nearly constant, so e = Cᵀ(Θ − Θ*) decays as ė = −2Ke, and the
+    remaining change of the weights is −Jᵀ∫2e dt = −JᵀK⁻¹e. The error is of the order of |e|².
     """
     left = tangent.left
     x = np.linalg.solve(tangent.kernel, left.reshape(len(left), -1, 1)).reshape(left.shape)

@@ -1,4 +1,4 @@
-"""What a dynamics goes down: a value and its gradient, as pure functions of data and weights."""
+"""Objectives of the dynamics: a value and its gradient, as pure functions of data and weights."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from deeplin.problems.problem import LeastSquares
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
-"""Numbers of the rows in a mini-batch; None for all of them."""
+"""Indices of the rows in a mini-batch; None for all rows."""
 RowsOfMany = Int[Array, "size b"] | None
 """The same for each of several networks, with the batch axis last."""
 
 UNKNOWN_WORK = 100
-"""How often a loss of one's own is taken to use each weight, until its steps have been timed."""
+"""Assumed number of uses of each weight by a user-defined loss, until its steps have been timed."""
 
 
 class Gradient(Protocol):
-    """How to evaluate an objective: pure functions of arrays, hashable for `jax.jit`.
+    """Evaluation of an objective by pure functions of arrays, hashable for `jax.jit`.
 
     The value is R − floor. The data are arguments, so compiled code does not depend on the problem.
     """
@@ -57,17 +57,17 @@ class Gradient(Protocol):
 
 
 class Objective(NamedTuple):
-    """A risk R and how to descend it.
+    """A risk R with its gradient.
 
     For a linear network on a problem the value is the gap R − R_min, taken about the optimum so
     that it stays accurate down to rounding; otherwise it is the risk itself and the floor is 0.
     """
 
     gradient: Gradient
-    """Of one network."""
+    """Value and gradient of one network."""
     data: Any
     layout: Layout
-    """How weights and fixed arrays make a network, or whatever else is trained."""
+    """How weights and fixed arrays form a network, or another trained pytree."""
     floor: float = 0.0
     """R_min, a lower bound of the risk, where `has_gap`; else 0."""
     has_gap: bool = False
@@ -77,9 +77,9 @@ class Objective(NamedTuple):
     optimum: Float[np.ndarray, "d q"] | None = None
     """Θ* of a linear network on a problem, where there is one."""
     batch_last: Gradient | None = None
-    """Of many networks with the batch axis last, where there is one."""
+    """Value and gradient of many networks with the batch axis last, if available."""
     work: int = 1
-    """How often a step uses each weight: the number of samples, unless moments are enough."""
+    """Number of uses of each weight in a step: the number of samples, unless moments suffice."""
 
     @property
     def is_least_squares(self) -> bool:
@@ -87,9 +87,9 @@ class Objective(NamedTuple):
         return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
     def values(self, trees: PyTree) -> np.ndarray:
-        """R − floor of trees with a batch axis; of linear networks with any leading axes.
+        """Return R − floor of trees with a batch axis; linear networks may have any leading axes.
 
-        Of these in NumPy, which has nothing to compile for a new shape.
+        Linear networks are evaluated in NumPy, which needs no compilation for new shapes.
         """
         if not self.has_gap:
             return np.asarray(_values(self.gradient, self.data, *self.layout.split(trees)))
@@ -99,9 +99,9 @@ class Objective(NamedTuple):
             return risk.value_and_gradient(np.asarray(theta))[0]
 
     def evidence(self, trees: PyTree, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Risk, and gap where it has a meaning, of trees with a batch axis.
+        """Return the risk, and the gap where it is defined, of trees with a batch axis.
 
-        Without a gap, `values` may be known.
+        Without a gap, `values` may be passed if they are known.
         """
         if values is None or self.has_gap:
             values = self.values(trees)
@@ -121,7 +121,7 @@ class Autodiff:
     """`risk(data, tree)` of one tree, or `risk(tree)` if there are no data."""
     layout: Layout
     whole: bool = False
-    """With mini-batches: whether the value is the risk on all rows (a target needs that)."""
+    """With mini-batches: whether the value is the risk on all rows, as a target requires."""
 
     def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Rows = None):
         """Return R and its gradient."""
@@ -141,16 +141,16 @@ class Autodiff:
 
 
 class LinearData(NamedTuple):
-    """What a linear network is trained on."""
+    """Training data of a linear network."""
 
     risk: RiskOfProduct
     samples: GeneralizedLinear | None = None
-    """The rows themselves, for mini-batches."""
+    """The rows, for mini-batches."""
     rows: Rows = None
-    """Those of a mini-batch."""
+    """The rows of a mini-batch."""
 
     def value_and_gradient(self, theta: Float[Array, "d q"]) -> tuple[Array, Array]:
-        """R − R_min of a product Θ on all rows, and ∇R there on those of the mini-batch, if any."""
+        """Return R − R_min of a product Θ on all rows, and ∇R on the mini-batch if there is one."""
         gap, slope = self.risk.value_and_gradient(theta)
         if self.rows is not None:
             assert self.samples is not None
@@ -181,7 +181,7 @@ class LinearGradient:
 
 @dataclass(frozen=True)
 class BatchLastGradient:
-    """The same for many networks with the batch axis last."""
+    """`LinearGradient` for many networks with the batch axis last."""
 
     def __call__(
         self,
@@ -216,7 +216,7 @@ class BatchLastGradient:
 def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = None) -> Objective:
     """Return the objective of a problem at a network, or of any `loss(tree) -> scalar`.
 
-    `tree` may carry leading axes: its layout counts, and the precision of its arrays.
+    `tree` may have leading axes: only its layout and the precision of its arrays are used.
     """
     if layout is None:
         layout = Layout.of(tree.stacked if hasattr(tree, "stacked") else tree)
@@ -253,7 +253,7 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
-    """Return the same objective with the rows at hand, for mini-batches."""
+    """Return the same objective with the rows of the problem, for mini-batches."""
     if not objective.has_gap:
         assert isinstance(objective.gradient, Autodiff)
         return objective._replace(gradient=replace(objective.gradient, whole=has_target))
@@ -265,24 +265,24 @@ def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Ob
 
 
 class Ensemble(NamedTuple):
-    """What is trained: trees of one layout as arrays with a leading batch axis.
+    """The trained pytrees, all of one layout, as arrays with a leading batch axis.
 
-    On a CPU they are NumPy's: cutting and joining JAX arrays costs more than many steps.
+    On a CPU they are NumPy arrays: slicing and joining JAX arrays costs more than many steps.
     """
 
     layout: Layout
     weights: tuple[Float[Array | np.ndarray, " ..."], ...]
     """Trained arrays at the start."""
     fixed: tuple[Any, ...]
-    """Arrays that stay as they are."""
+    """Arrays that are not trained."""
     single: bool
-    """Whether the caller passed one tree and gets plain values."""
+    """Whether the caller passed a single tree, so that results are plain values."""
     source: PyTree = None
-    """What the caller passed, unless copies of it are trained."""
+    """The tree that the caller passed, unless copies of it are trained."""
 
     @classmethod
     def of(cls, tree: PyTree, copies: int | None = None) -> Ensemble:
-        """A network, a batch of networks, or any other pytree; `copies` of it if that is given."""
+        """Return the ensemble of a network, a batch or another pytree (or of `copies` of it)."""
         batched = isinstance(tree, Network) and tree.batch is not None
         if batched:
             tree = tree.with_batch()
@@ -299,7 +299,7 @@ class Ensemble(NamedTuple):
 
     @property
     def initial(self) -> PyTree:
-        """What the runs started from, as the caller gets it back."""
+        """The initial trees, in the form returned to the caller."""
         return self.result(self.weights) if self.source is None else self.source
 
     @property
@@ -309,7 +309,7 @@ class Ensemble(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Trained numbers in all runs together."""
+        """Number of trained parameters of all runs together."""
         return sum(weight.size for weight in self.weights)
 
     @property
@@ -319,41 +319,42 @@ class Ensemble(NamedTuple):
 
     @property
     def on_cpu(self) -> bool:
-        """Whether a CPU trains it."""
+        """Whether it is trained on a CPU."""
         return all(isinstance(weight, np.ndarray) for weight in self.weights)
 
     def tree(self, weights: tuple[Any, ...]) -> PyTree:
-        """The batch with these weights."""
+        """Return the batch with these weights."""
         return self.layout.tree(weights, self.fixed)
 
     def result(self, weights: tuple[Any, ...]) -> PyTree:
-        """What the caller gets back: trees on the device, without batch axis if single."""
+        """Return the trees on the device, as the caller gets them: without batch axis if single."""
         if not self.single:
             return self.layout.tree(tuple(map(_own, weights)), tuple(map(_own, self.fixed)))
-        # Waited for: until then it may read memory that belongs to the caller.
+        # Wait for the copy, which reads memory that belongs to the caller.
         return self.layout.tree(*jax.block_until_ready(_first((weights, self.fixed))))
 
     def members(self, values: Any) -> Any:
-        """One value for each run; a plain one if single."""
+        """Return one value for each run; a plain value if single."""
         return np.asarray(values)[0].item() if self.single else np.asarray(values)
 
 
 def _own(leaf: Any) -> Any:
-    """A JAX array that shares no memory with one of NumPy's."""
+    """Return a JAX array that shares no memory with a NumPy array."""
     return jnp.asarray(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf
 
 
 @jax.jit
 def _first(arrays: Any) -> Any:
-    """The first of each batch as JAX arrays of their own: one program for all of them.
+    """Return the first entry of each batch as JAX arrays with their own memory, in one program.
 
-    For single networks, whose calls are short and often repeated: a fifth of the time of `_own`.
+    Used for single networks, whose calls are short and frequent: it takes a fifth of the time of
+    `_own`.
     """
     return jax.tree.map(lambda leaf: leaf[0], arrays)
 
 
 def _near(leaf: Any) -> Any:
-    """The array as NumPy's if that shares its memory, which JAX allows on a CPU."""
+    """Return a NumPy view of the array if it can share memory, as JAX allows on a CPU."""
     if isinstance(leaf, np.ndarray):
         return leaf
     plain = isinstance(leaf.dtype, np.dtype)  # keys are not

@@ -1,4 +1,4 @@
-"""The quantities that are recorded along a dynamics."""
+"""Quantities recorded along a dynamics."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ QUANTITIES = (
     "alignment",
     "conservation",
 )
-"""Recorded unless others are asked for."""
+"""Quantities that are recorded by default."""
 ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
 TOP = 5
-"""Eigenvalues of the Hessian in a record."""
+"""Number of Hessian eigenvalues in a record."""
 
 
 class Quantities:
-    """The named quantities of a batch of runs at each state, the sharpness followed from the last.
+    """Named quantities of a batch of runs at each state; the sharpness is tracked between states.
 
     Sharpness is the largest eigenvalue of ∇²R, without the 2λ that weight decay adds to it.
     """
 
     def __init__(self, problem: Any, objective: Objective, ensemble: Ensemble, record: Any):
-        """`record` has names, and the caller's own as `{"name": function}`, alone or among them."""
+        """`record` holds names and user-defined quantities as `{"name": function}`."""
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         parts = (record,) if isinstance(record, (str, Mapping)) else record
         parts = None if parts is None else tuple(parts)
@@ -67,7 +67,7 @@ class Quantities:
         self.names = tuple(names)
 
     def _measurable(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names that have a meaning here: those recorded by default, and on request.
+        """Return the names that are defined here: those recorded by default, and those on request.
 
         `gap` and `distance` refer to the optimum of the problem, the minimizer of a linear network
         only; `alignment` and `conservation` compare neighboring layers of a network.
@@ -86,7 +86,7 @@ class Quantities:
 
     @cached_property
     def tracker(self) -> SharpnessTracker:
-        """Follows the sharpness from record to record."""
+        """Tracker of the sharpness from record to record."""
         return SharpnessTracker(self.problem)
 
     def __call__(
@@ -95,7 +95,7 @@ class Quantities:
         """Return each quantity for each record and run.
 
         The trained arrays have axes for records and runs first; `values` are R − floor there, if
-        the dynamics knows them.
+        the dynamics has computed them.
         """
         tree = self._records(weights)
         if values is None and not {"risk", "gap"}.isdisjoint(self.names):
@@ -122,7 +122,7 @@ class Quantities:
         return found
 
     def _records(self, weights: tuple[np.ndarray, ...]) -> PyTree:
-        """All records in one tree whose arrays have axes for records and runs."""
+        """Return all records in one tree whose arrays have axes for records and runs."""
         count, trained = len(weights[0]), weights
         fixed = tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.ensemble.fixed)
         if not self.ensemble.layout.network:
@@ -130,16 +130,16 @@ class Quantities:
         return self.ensemble.layout.tree(trained, fixed)
 
     def _values(self, weights: tuple[np.ndarray, ...], tree: PyTree) -> np.ndarray:
-        """R − floor at each record."""
+        """Return R − floor at each record."""
         if self.objective.has_gap:
             return self.objective.values(tree)
         trees = (self.ensemble.tree(own) for own in zip(*weights, strict=True))
         return np.stack([self.objective.values(own) for own in trees])
 
     def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
-        """Sharpness at the end of the gradient flow from each state, with its error.
+        """Return the sharpness at the end of the gradient flow from each state, with its error.
 
-        A run that has stopped repeats its state, which then is not followed again.
+        The repeated states of a stopped run are evaluated once.
         """
         axes = tree.weights[0].shape[:2]
         layers = [np.asarray(layer).reshape(*axes, -1) for layer in tree.weights]
@@ -156,7 +156,7 @@ class Quantities:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _mapped_twice(function: Callable[[PyTree], Any], layout: Layout, arrays: Any) -> Array:
-    """A quantity of the caller's, for all records and runs in one call."""
+    """Return a user-defined quantity for all records and runs, in one call."""
     return jax.vmap(jax.vmap(lambda own: function(layout.tree(*own))))(arrays)
 
 
@@ -164,38 +164,38 @@ def _mapped_twice(function: Callable[[PyTree], Any], layout: Layout, arrays: Any
 
 
 def _distance(quantities: Quantities, networks: Network) -> np.ndarray:
-    """‖Θ − Θ*‖², squared."""
+    """Return ‖Θ − Θ*‖², squared."""
     assert quantities.objective.optimum is not None
     theta = products.product(networks.weights, networks.readout)
     return np.asarray(products.squared_distance(theta - quantities.objective.optimum))
 
 
 def _product_singular_values(_: Quantities, networks: Network) -> np.ndarray:
-    """The singular values of Θ, largest first."""
+    """Return the singular values of Θ, largest first."""
     theta = products.product(networks.weights, networks.readout)
     return products.singular_values(np.asarray(theta))
 
 
 def _layer_norms(_: Quantities, networks: Network) -> np.ndarray:
-    """‖W_k‖_F, one for each layer."""
+    """Return ‖W_k‖_F, one for each layer."""
     return np.stack([np.linalg.norm(w, axis=(-2, -1)) for w in networks.weights], axis=-1)
 
 
 def _singular_values(_: Quantities, networks: Network) -> np.ndarray:
-    """σ_k, the largest singular value of each layer."""
+    """Return σ_k, the largest singular value of each layer."""
     values = products.values_of_layers([np.asarray(w) for w in networks.weights])[..., 0]
     return values.astype(networks.weights[0].dtype)
 
 
 def _alignment(_: Quantities, networks: Network) -> np.ndarray:
-    """⟨v_{k+1}, u_k⟩² for neighboring layers (FM-L2 c)."""
+    """Return ⟨v_{k+1}, u_k⟩² for neighboring layers (FM-L2 c)."""
     pairs = pairwise(products.extreme_singular(np.asarray(w)) for w in networks.weights)
     cosines = [np.sum(upper.right * lower.left, axis=-1) for lower, upper in pairs]
     return np.stack(cosines, axis=-1) ** 2
 
 
 def _conservation(quantities: Quantities, networks: Network) -> np.ndarray:
-    """max_k ‖D_k − D_k(0)‖_F with D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow (FM-L1)."""
+    """Return max_k ‖D_k − D_k(0)‖_F for the imbalances D_k, which the flow conserves (FM-L1)."""
     initial = [np.asarray(weight) for weight in quantities.ensemble.weights]
     return products.drift([np.asarray(weight) for weight in networks.weights], initial)
 

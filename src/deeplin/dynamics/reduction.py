@@ -1,4 +1,4 @@
-"""Exact reduction of a network to the subspaces in which its training lives (X-4)."""
+"""Exact reduction of a network to the subspaces in which it is trained (X-4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deeplin.problems import Problem
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A smaller network and problem with exactly the same training, and the way back.
+    """A smaller network and problem with exactly the same training dynamics, and the inverse map.
 
     With orthonormal bases B_0 … B_L the reduced layers are A_k = B_kᵀ W_k B_{k−1}, and at all times
     W_k(t) = W_k(0) + B_k (A_k(t) − A_k(0)) B_{k−1}ᵀ, under descent, momentum and flow.
@@ -32,7 +32,7 @@ class Reduction:
     original: Network
     """The network that was reduced."""
     reason: str
-    """Why it is no smaller, or what it was reduced to."""
+    """A sentence on the reduction, or on why the network cannot be reduced."""
 
     @property
     def smaller(self) -> bool:
@@ -40,7 +40,7 @@ class Reduction:
         return self.network.widths != self.original.widths
 
     def lift(self, network: Network) -> Network:
-        """The full weights that belong to reduced ones (or to a batch of them)."""
+        """Return the full weights that correspond to reduced weights (or to a batch of them)."""
         layers = [
             whole + self.bases[k + 1] @ (now - start) @ self.bases[k].T
             for k, (whole, now, start) in enumerate(self._layers(network))
@@ -48,7 +48,7 @@ class Reduction:
         return Network(layers, self.original.readout, self.original.activation)
 
     def compact(self, network: Network) -> Network:
-        """Reduced widths but the original inputs: a network with the full one's product Θ.
+        """Return a network with reduced widths, the original inputs and the full product Θ.
 
         W̃_1 = B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ, the other layers as they are.
         """
@@ -57,12 +57,12 @@ class Reduction:
         return Network((first, *network.weights[1:]), network.readout, network.activation)
 
     def theta(self, network: Network) -> np.ndarray:
-        """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
+        """Return the product Θ of the full network, (d,) or (d, q), from reduced weights."""
         columns = product(*host_arrays(self.compact(network)))
         return columns[..., 0] if network.outputs == 1 else columns
 
     def _layers(self, network: Network):
-        """Full initial, reduced present and reduced initial weights of each layer, on the host."""
+        """Return full initial, reduced current and reduced initial weights of each layer."""
         if network.widths != self.network.widths:
             raise InputError(
                 f"the network has widths {network.widths}; pass weights of this reduction's "
@@ -74,7 +74,7 @@ class Reduction:
 
 @validated
 def reduce(problem: Problem, network: Network) -> Reduction:
-    """The smallest network whose training on `problem` is exactly that of `network` (X-4).
+    """Return the smallest network whose training on `problem` is exactly that of `network` (X-4).
 
     Gradients have columns in the backward span and rows in the forward span. The smallest family
     H_0 = range Σ̂, H_1, …, H_L = span of the read-out with W_k H_{k−1} ⊆ H_k and W_kᵀH_k ⊆ H_{k−1}
@@ -116,7 +116,7 @@ def reduce(problem: Problem, network: Network) -> Reduction:
 
 
 def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]:
-    """Orthonormal bases of H_0 … H_L; the identity where a space is everything."""
+    """Return orthonormal bases of H_0 … H_L; the identity where a space is the whole space."""
     widths, inputs = network.widths, problem.spectrum.vectors
     if problem.rank == 0:
         raise InputError("Σ̂ is zero: every gradient vanishes. Pass nonzero inputs.")
@@ -132,7 +132,7 @@ def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]
 def _hidden_spaces(
     weights: list[np.ndarray], inputs: np.ndarray, outputs: np.ndarray
 ) -> list[np.ndarray]:
-    """Bases of H_1 … H_{L−1}: directions travel up and down the layers until none is new."""
+    """Return bases of H_1 … H_{L−1}, closed under all layers and their transposes."""
     L = len(weights)
     spaces = [np.zeros((len(weight), 0)) for weight in weights[:-1]]
     floors = [_rounding(weight) for weight in weights]
@@ -159,12 +159,12 @@ def _hidden_spaces(
             up(k + 1, fresh)
         if k > 1:
             down(k - 1, fresh)
-    # A layer that no direction reaches never moves; one idle unit keeps the network well formed.
+    # A layer that no direction reaches is constant; one zero unit keeps the network valid.
     return [space if space.shape[1] else np.eye(len(space), 1) for space in spaces]
 
 
 def _new_directions(basis: np.ndarray, image: np.ndarray, floor: float) -> np.ndarray:
-    """Orthonormal directions of the columns of `image` outside `basis`, above `floor`."""
+    """Return orthonormal directions of the columns of `image` outside `basis`, above `floor`."""
     for _ in range(2):
         image = image - basis @ (basis.T @ image)
     left, sizes, _ = np.linalg.svd(image, full_matrices=False)
@@ -173,7 +173,7 @@ def _new_directions(basis: np.ndarray, image: np.ndarray, floor: float) -> np.nd
 
 
 def _rounding(layer: np.ndarray) -> float:
-    """What a product with this layer may owe to rounding: 100 ε √d ‖W‖_2, by power iterations."""
+    """Return a bound on the rounding of products with this layer, 100 ε √d ‖W‖_2."""
     vector = np.random.default_rng(0).standard_normal(layer.shape[1])
     for _ in range(6):
         image = layer.T @ (layer @ (vector / np.linalg.norm(vector)))
@@ -189,7 +189,7 @@ def _or_identity(basis: np.ndarray) -> np.ndarray:
 
 
 def in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
-    """The problem with inputs replaced by their coordinates in `basis`, which holds all of them."""
+    """Return the problem with its inputs in coordinates of `basis`, whose span contains them."""
     if basis.shape[0] == basis.shape[1]:
         return problem
     shape = (-1,) if problem.single_target else (-1, problem.outputs)

@@ -1,4 +1,4 @@
-"""What every dynamics returns, the trained networks with their evidence, and how it is recorded."""
+"""Results of a dynamics: the trained networks with their evidence and records."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ STATUS_NAMES = {
     Status.CONVERGED: CONVERGED,
     Status.DIVERGED: DIVERGED,
 }
-"""What `Run.status` says."""
+"""Values of `Run.status`."""
 
 
 Evidence = Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]]
 """Values by name: one for a single network, an array with an entry for each run of a batch."""
 
 Measure = Callable[[tuple[np.ndarray, ...], np.ndarray | None], Mapping[str, np.ndarray]]
-"""The quantities of some records from weights and values (R − floor), records and runs first."""
+"""Function from weights and values (R − floor), both (records, runs, …), to quantities."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
-"""Called with every record: its step or time, and its quantities."""
+"""Callback for every record, with its step or time and its quantities."""
 CLOSE = 1e-8
-"""Without a goal, a run that has shrunk its initial gap by this factor is called converged."""
-TOGETHER, HELD = 256, 2**26
+"""Factor of the initial gap at which a run without a goal counts as converged."""
+RECORDS_PER_CALL, MAX_RECORDED_NUMBERS = 256, 2**26
 """Records measured together, unless someone watches, and the most numbers they may hold."""
 
 
 def _range(values, form: str) -> str:
-    """A number, or the smallest and largest of several; nothing where none is finite."""
+    """Format a number, or the smallest and largest of several; empty where none is finite."""
     finite = np.asarray(values)[np.isfinite(values)]
     if not finite.size:
         return ""
@@ -87,9 +87,10 @@ class Records(Mapping[str, np.ndarray]):
         return f"Records({shapes})"
 
     def table(self, *, single: bool | None = None) -> pd.DataFrame:
-        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …
+        """Return a tidy table with one row for each record and run.
 
-        `single` says that there is no axis of runs; by default the shape of the risk does.
+        Layer quantities become `name_1`, `name_2`, …. `single` means that there is no axis of runs;
+        by default this is inferred from the shape of the risk.
         """
         index_name = "time" if "time" in self._columns else "step"
         when = self._columns[index_name]
@@ -109,7 +110,7 @@ class Records(Mapping[str, np.ndarray]):
                 rows[name] = flat[:, 0]
             else:
                 rows |= {f"{name}_{k + 1}": flat[:, k] for k in range(flat.shape[1])}
-        import pandas as pd  # only here: it takes a third of a second
+        import pandas as pd  # takes a third of a second
 
         return pd.DataFrame(rows)
 
@@ -123,16 +124,16 @@ class Run:
     """
 
     network: Network | PyTree
-    """The trained weights (or the pytree of a loss of one's own). A diverged run keeps its last
-    finite ones."""
+    """The trained weights (or the pytree of a user-defined loss). A diverged run keeps its last
+    finite weights."""
     initial: Network | PyTree
-    """The weights it started from."""
+    """The initial weights."""
     status: str | Shaped[np.ndarray, " batch"]
     """`converged` (a goal was reached), `diverged`, or `stopped` (ran out of steps or time)."""
     steps: int | Integer[np.ndarray, " batch"]
     """Steps taken; for a diverged run the step at which it diverged."""
     records: Records = field(default_factory=Records)
-    """What was recorded along the way."""
+    """The recorded quantities."""
     trajectory: Trajectory | None = None
     """The weights at each record."""
     learning_rate: float | Float[np.ndarray, " ..."] | None = None
@@ -145,33 +146,33 @@ class Run:
     dynamics: str = "descent"
     """`descent` or `flow`."""
     variant: str = "plain"
-    """`plain`, or what else there was: `nesterov`, `layers`, `schedule`, `optimizer`, …"""
+    """`plain`, or the options used: `nesterov`, `layers`, `schedule`, `optimizer`, …"""
     weight_decay: float = 0.0
     """λ of the objective R + λΣ‖W_k‖² (X-9)."""
     batch_size: int | None = None
     """Rows of each mini-batch (X-10); None for full-batch descent."""
     preparation: Preparation | None = None
-    """How the table it was trained on became inputs and targets, for `predict`."""
+    """How the training table was converted to inputs and targets, for `predict`."""
 
     def predict(self, table: Source) -> np.ndarray:
         """Predict the rows of a table (a file or a DataFrame): (n,) or (n, targets), or classes.
 
-        Rows with a missing value or a category that was not there in training are NaN (of classes
-        None), and a `UserWarning` says which. For runs of `deeplin train` and others that have a
-        `preparation`.
+        The prediction is NaN (None for classes) for rows with a missing value or a category that
+        did not occur in training, and a `UserWarning` lists them. The run must have a
+        `preparation`, as those of `deeplin train` do.
         """
         prepared, outputs = self._outputs(table)
         return prepared.predictions(outputs)
 
     def predict_proba(self, table: Source) -> np.ndarray:
-        """The probability of each class (`preparation.classes`) for the rows of a table."""
+        """Return the probability of each class (`preparation.classes`) for the rows of a table."""
         prepared, outputs = self._outputs(table)
         if not prepared.classes:
             raise InputError("this run predicts amounts, not classes; use run.predict.")
         return prepared.probabilities(outputs)
 
     def _outputs(self, table: Source) -> tuple[Preparation, np.ndarray]:
-        """The outputs of the network for the rows of a table, (n, outputs)."""
+        """Return the outputs of the network for the rows of a table, (n, outputs)."""
         if self.preparation is None or not isinstance(self.network, Network) or not self.single:
             raise InputError(
                 "this run does not know the table it was trained on; pass inputs to run.network."
@@ -194,7 +195,7 @@ class Run:
         return self.variant == "plain" and not more
 
     def to_frame(self) -> pd.DataFrame:
-        """The records as a tidy table: `run`, `step` (or `time`), `quantity`, `value`.
+        """Return the records as a tidy table of `run`, `step` (or `time`), `quantity` and `value`.
 
         A quantity with one value for each layer becomes `name_1`, `name_2`, …;
         `run.records.table()` has a column for each quantity instead.
@@ -205,11 +206,11 @@ class Run:
         return self.records.table(single=self.single).melt(["run", when], var_name="quantity")
 
     def __len__(self) -> int:
-        """How many runs there are: 1 for a single one."""
+        """Return the number of runs, 1 for a single run."""
         return int(np.size(self.steps))
 
     def __getitem__(self, index: int) -> Run:
-        """One run of a batch."""
+        """Return one run of a batch."""
         if self.single:
             raise TypeError("this is a single run; run[k] is for batches")
         batch = len(self)
@@ -217,7 +218,7 @@ class Run:
             raise IndexError(f"run {index} of a batch of {batch}")
 
         def one(values, axis=0):
-            """The entry of this run where there is one for each."""
+            """Return the entry of this run where there is one for each run."""
             array = np.asarray(values)
             if array.ndim <= axis or array.shape[axis] != batch:
                 return values
@@ -232,7 +233,7 @@ class Run:
         values["evidence"] = {name: one(entry) for name, entry in self.evidence.items()}
         records = {n: v if n in ("step", "time") else one(v, 1) for n, v in self.records.items()}
         if "time" in records and "time" in values["evidence"]:
-            # A flow that stopped before the others repeats its end: that is then its time.
+            # A flow that stopped before the others repeats its end, so its time is the last one.
             records["time"] = np.minimum(records["time"], values["evidence"]["time"])
         values["records"] = Records(records)
         path = self.trajectory
@@ -271,7 +272,7 @@ class Run:
 
 
 class Recorder:
-    """Collects the quantities of a batch of runs, whatever their dynamics, and their weights."""
+    """Recorder of the quantities and the weights of a batch of runs, for any dynamics."""
 
     def __init__(
         self,
@@ -288,19 +289,19 @@ class Recorder:
         self.parts: list[Mapping[str, np.ndarray]] = []
         self.kept: list[tuple[np.ndarray, ...]] = []
         self.values: np.ndarray | None = None
-        """R − floor of every run at the last record, if the dynamics knows it."""
+        """R − floor of every run at the last record, if the dynamics computes it."""
 
     @property
-    def together(self) -> int:
-        """Records measured at a time."""
+    def records_per_call(self) -> int:
+        """Number of records measured at a time."""
         if self.watch is not None:
             return 1
-        return max(1, min(TOGETHER, HELD // self.ensemble.numbers))
+        return max(1, min(RECORDS_PER_CALL, MAX_RECORDED_NUMBERS // self.ensemble.numbers))
 
     def add(
         self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: np.ndarray | None
     ) -> None:
-        """Take several records."""
+        """Add several records."""
         self.values = None if values is None else values[-1].copy()
         if self.measure is None:
             return
@@ -312,7 +313,7 @@ class Recorder:
             self.watch(self.when[-1], {name: part[-1] for name, part in self.parts[-1].items()})
 
     def records(self) -> Records:
-        """All records as columns, without the batch axis for a single run."""
+        """Return all records as columns, without the batch axis for a single run."""
         if self.measure is None:
             return Records()
         member = 0 if self.ensemble.single else slice(None)
@@ -323,12 +324,12 @@ class Recorder:
         return Records({self.unit: np.array(self.when)} | columns)
 
     def weights(self) -> tuple[np.ndarray, ...]:
-        """The trained arrays at each record, (records, batch, …)."""
+        """Return the trained arrays at each record, (records, batch, …)."""
         one = len(self.kept) == 1
         return self.kept[0] if one else tuple(map(np.concatenate, zip(*self.kept, strict=True)))
 
     def trajectory(self) -> Trajectory | None:
-        """The networks at each record."""
+        """Return the networks at each record."""
         if self.measure is None or not self.keep_weights:
             return None
         ensemble, count = self.ensemble, len(self.when)
@@ -350,9 +351,9 @@ def steps_to_record(every: int | None, steps: int) -> list[int]:
 
 
 def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Recorder) -> State:
-    """Take the runs through all stops, until the last one or until all have stopped."""
+    """Advance the runs through all stops, until the last one or until all have stopped."""
     remaining = iter(stops)
-    ahead = list(islice(remaining, recorder.together))
+    ahead = list(islice(remaining, recorder.records_per_call))
     while ahead:
         state, visited = stepper.advance(state, ahead)
         check_interrupt()
@@ -377,7 +378,7 @@ def finish(
     evidence: Mapping[str, Any] | None = None,
     **rule: Any,
 ) -> Run:
-    """Put together the run; plain values for a single network.
+    """Return the finished run, with plain values for a single network.
 
     A run that stopped is converged if its gap is at most `close`.
     """

@@ -1,4 +1,4 @@
-"""Runs kept on disk: one `.npz` file without pickles, and a JSON manifest beside it."""
+"""Runs saved to disk: one `.npz` file without pickles, and a JSON manifest next to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def save_run(
 ) -> Path:
     """Write a run and its problem to `path` (.npz) and a manifest to the same name with .json.
 
-    Both files appear whole or not at all. `notes` (JSON values) are added to the manifest.
+    Both files are written atomically. `notes` (JSON values) are added to the manifest.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -54,7 +54,7 @@ def save_run(
     """
     path = check_run_path(path)
     if not isinstance(run.network, Network):
-        raise InputError("run is one of a loss of your own; only runs of networks are saved.")
+        raise InputError("run has a user-defined loss; only runs of networks can be saved.")
     if not isinstance(problem.loss, str):
         raise InputError("the loss of this problem is a function, which cannot be saved.")
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
@@ -64,7 +64,7 @@ def save_run(
     arrays |= dict(_flatten("run", parts))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
     net = run.network
-    manifest = (  # what a reader wants to know before opening the arrays
+    manifest = (  # a summary for readers of the JSON file
         {"format": FORMAT, "deeplin": version("deeplin")}
         | {name: getattr(problem, name) for name in SIZES}
         | {name: getattr(net, name) for name in ("depth", "widths", "activation")}
@@ -85,7 +85,7 @@ def save_run(
 
 
 def check_run_path(path: str | Path) -> Path:
-    """The path of a run to be saved, or an error before anything is trained in vain."""
+    """Return the path at which to save a run, or raise InputError before any training."""
     path = Path(path)
     if path.suffix != ".npz":
         raise InputError(
@@ -96,12 +96,12 @@ def check_run_path(path: str | Path) -> Path:
 
 @validated
 def load_run(path: str | Path) -> tuple[Problem, Run]:
-    """Read a run saved by `save_run`; nothing in the file is ever executed.
+    """Read a run saved by `save_run`, without executing anything in the file.
 
-    A file may be damaged or edited: which arrays there are, their types and shapes, that they fit
-    each other and that they are finite is checked here, before anything is computed from them.
+    A file may be damaged or edited, so its arrays, their types and shapes, their consistency and
+    finiteness are checked before anything is computed from them.
     """
-    with readable(path), open(path, "rb") as file:  # NumPy would leave a damaged one open
+    with readable(path), open(path, "rb") as file:  # NumPy would not close a damaged file
         found = np.load(file, allow_pickle=False)
         if isinstance(found, np.ndarray):
             raise InputError(f"{str(path)!r} is a single array; pass a file written by save_run.")
@@ -126,15 +126,16 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
 
 
 def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
-    """What version 0.2 wrote beside a run of `deeplin train`, as a preparation that predicts alike.
+    """Return the preparation that version 0.2 saved next to a run of `deeplin train`.
 
-    It kept coefficients and intercepts in the units of the table, not means and deviations.
+    That version saved coefficients and intercepts in the units of the table, not means and
+    deviations; the predictions are the same.
     """
-    beside = path.with_suffix(".json")
-    if not beside.is_file() or not run.single:
+    sidecar = path.with_suffix(".json")
+    if not sidecar.is_file() or not run.single:
         return None
     try:
-        found = json.loads(beside.read_text(encoding="utf-8"))
+        found = json.loads(sidecar.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or "columns" not in found:
             return None
         inputs = tuple(Column(str(name), category) for name, category in found["columns"])
@@ -144,12 +145,12 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
         product = np.asarray(run.network.product).reshape(coefficients.shape)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{str(beside)!r} does not describe a trained table ({error}); pass a run saved by "
+            f"{str(sidecar)!r} does not describe a trained table ({error}); pass a run saved by "
             "`deeplin train`, or remove that file to read the run without it."
         ) from error
     if coefficients.shape != (len(inputs), len(targets)) or len(intercepts) != len(targets):
         raise InputError(
-            f"{str(beside)!r} has {coefficients.shape} coefficients for {len(inputs)} inputs and "
+            f"{str(sidecar)!r} has {coefficients.shape} coefficients for {len(inputs)} inputs and "
             f"{len(targets)} targets; pass a run saved by `deeplin train`."
         )
     largest = np.abs(coefficients).argmax(axis=1)
@@ -160,7 +161,7 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Leaves of nested mappings and networks as ("a/b/c", array); None is left out."""
+    """Yield the leaves of nested mappings and networks as ("a/b/c", array), except None."""
     if value is None:
         return
     if isinstance(value, (Network, Trajectory)):
@@ -179,7 +180,7 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The nested dictionaries behind `_flatten`; arrays without axes become plain values."""
+    """Return the nested dictionaries that `_flatten` flattened; 0-d arrays become plain values."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         (*folders, name), place = path.split("/"), tree
@@ -194,16 +195,16 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
-    """`parts` as a dictionary with no other entries than these."""
+    """Return `parts` as a dictionary, or raise InputError if it has entries other than `names`."""
     if not isinstance(parts, dict):
-        raise InputError(f"{where} is missing or no group of arrays.")
+        raise InputError(f"{where} is missing or not a group of arrays.")
     if unknown := [name for name in parts if name not in names]:
         raise InputError(f"{where} has an entry {unknown[0][:40]!r}; known: {', '.join(names)}.")
     return parts
 
 
 def _problem(parts: Any) -> Problem:
-    """The problem of saved parts: rows, or second moments of its stated shape."""
+    """Return the problem of saved parts: rows, or second moments of its stated shape."""
     parts = _group("problem", parts, [field.name for field in fields(Problem)])
     n, d, q = (whole_number(f"problem/{name}", parts.get(name)) for name in SIZES)
     single = parts.get("single_target")
@@ -223,7 +224,7 @@ def _problem(parts: Any) -> Problem:
 def _problem_with_loss(
     parts: dict[str, Any], loss: Any, inputs: np.ndarray, targets: np.ndarray
 ) -> Problem:
-    """The problem of another loss than the squared one, its labels from their numbers."""
+    """Return a saved problem with a loss other than the squared one, its labels decoded."""
     classes = parts.get("classes")
     if loss not in ("logistic", "softmax"):
         return Problem.from_data(inputs, targets[:, 0], loss, parts.get("delta", 1.0))
@@ -238,7 +239,7 @@ def _problem_with_loss(
 
 
 def _run(parts: Any) -> Run:
-    """The run of saved parts; networks, records and outcomes of one batch."""
+    """Return the run of saved parts, after checking that they fit together."""
     parts = _group("run", parts, [field.name for field in fields(Run)])
     network, initial = (_network(f"run/{name}", parts.get(name)) for name in ("network", "initial"))
     if _shapes(initial) != _shapes(network):
@@ -259,7 +260,7 @@ def _run(parts: Any) -> Run:
 
 
 def _network(where: str, parts: Any, records: int | None = None) -> Network:
-    """The network of saved parts, with a leading record axis where there are records.
+    """Return the network of saved parts, with a leading record axis where there are records.
 
     The constructor accepts at most one leading axis, a trajectory of a batch has two; so a network
     of zeros without the record axis is checked, and its pytree structure holds the arrays.
@@ -289,7 +290,7 @@ def _network(where: str, parts: Any, records: int | None = None) -> Network:
     return jax.tree.unflatten(jax.tree.structure(pattern), [jnp.asarray(leaf) for leaf in leaves])
 
 
-def _shapes(network: Network) -> tuple:  # what networks of one run have in common
+def _shapes(network: Network) -> tuple:  # common to all networks of one run
     return jax.tree.structure(network), [weight.shape for weight in network.weights]
 
 
@@ -298,7 +299,7 @@ def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | 
         return None
     times = records.get("time", records.get("step"))
     if times is None:
-        raise InputError("run/trajectory has no run/records/step or run/records/time beside it.")
+        raise InputError("run/trajectory needs run/records/step or run/records/time.")
     states = _network("run/trajectory", parts, len(times))
     if _shapes(jax.tree.map(lambda leaf: leaf[0], states)) != _shapes(network):
         raise InputError("run/trajectory and run/network have different layers.")
@@ -306,12 +307,12 @@ def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | 
 
 
 def _records(parts: Any, batch: int | None) -> Records:
-    """Columns of one length; for a batch the second axis is the run."""
+    """Return the columns, of one length; for a batch the second axis is the run."""
     if not isinstance(parts, dict):
-        raise InputError("run/records is no group of arrays.")
+        raise InputError("run/records is not a group of arrays.")
     for name, column in parts.items():
         if not isinstance(column, np.ndarray) or column.dtype.kind not in "biuf":
-            raise InputError(f"run/records/{name} is no array of numbers.")
+            raise InputError(f"run/records/{name} is not an array of numbers.")
         if batch is not None and column.ndim > 1 and column.shape[1] != batch:
             raise InputError(
                 f"run/records/{name} has shape {column.shape} for a batch of {batch} runs."
@@ -326,12 +327,12 @@ def _records(parts: Any, batch: int | None) -> Records:
 
 
 def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
-    """What became of each run, and how it was trained."""
+    """Check the outcome of each run and the settings of its training."""
     status, evidence = np.asarray(parts.get("status")), parts.get("evidence", {})
     if not np.isin(status, STATUSES).all() or status.shape != (() if batch is None else (batch,)):
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
     if not isinstance(evidence, dict):
-        raise InputError("run/evidence is no group of values.")
+        raise InputError("run/evidence is not a group of values.")
     _check_numbers("steps", parts.get("steps"), batch, "iu")
     _check_numbers("evidence/time", evidence.get("time", 0), batch)
     variant, dynamics = parts.get("variant", "plain"), parts.get("dynamics", "descent")
@@ -353,7 +354,7 @@ def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
 
 
 def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str = "iuf") -> None:
-    """One finite number of at least 0, or one for each run of a batch."""
+    """Check for one finite number of at least 0, or one for each run of a batch."""
     array = np.asarray(value)
     allowed = ((),) if batch is None else ((), (batch,))
     if array.dtype.kind not in kinds or array.shape not in allowed:
@@ -363,7 +364,7 @@ def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str =
 
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A finite float64 array of this shape."""
+    """Return a finite float64 array of this shape."""
     array = finite_array(where, value, (len(shape),))
     if array.shape != shape or getattr(value, "dtype", None) != np.float64:
         raise InputError(f"{where} has shape {array.shape}; stated are {shape} float64 numbers.")

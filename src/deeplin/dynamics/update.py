@@ -1,4 +1,4 @@
-"""How a gradient becomes a step: rates, momentum, weight decay, schedules, optax, mini-batches."""
+"""Update rules: learning rates, momentum, weight decay, schedules, optax, mini-batches."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from deeplin.networks import Layout
 from deeplin.problems import Problem
 
 MOST_ROWS = 2**21
-"""Numbers of rows drawn ahead for a batch of runs, before the next piece of training."""
+"""Maximum number of row indices drawn in advance for a batch of runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """B of the n rows at every step, without replacement, independent from step to step.
+    """Mini-batches: B of the n rows at every step, without replacement, independent between steps.
 
     The rows of a run depend on its key and the step only.
     """
@@ -34,13 +34,13 @@ class Batches:
     samples: int
     size: int
     steps: int | None = None
-    """Steps of the descent, beyond which nothing is drawn; None where that is not known."""
+    """Number of steps for which batches are drawn; None if unknown."""
 
     @classmethod
     def of(
         cls, problem: Any, size: Any, key: Any, runs: int | None, steps: int | None = None
     ) -> Batches | None:
-        """The batches a caller asks for, or None; `runs` is None for a single network."""
+        """Return the requested batches, or None; `runs` is None for a single network."""
         if size is None:
             if key is not None:
                 raise InputError("key draws mini-batches; pass batch_size with it, or no key.")
@@ -61,7 +61,7 @@ class Batches:
 
     @property
     def ahead(self) -> int:
-        """Steps drawn at a time."""
+        """Number of steps drawn at a time."""
         most = np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096)
         return int(most if self.steps is None else min(most, max(1, self.steps)))
 
@@ -90,7 +90,7 @@ def draw(
 
 
 def _shuffled(swaps: Int[np.ndarray, "size batches"], samples: int) -> np.ndarray:
-    """Make the swaps in a permutation of all rows for each batch, some batches at a time."""
+    """Apply the swaps to a permutation of all rows for each batch, some batches at a time."""
     rows, block = np.empty_like(swaps), max(1, MOST_ROWS // samples)
     for begin in range(0, swaps.shape[1], block):
         part = swaps[:, begin : begin + block]
@@ -104,10 +104,10 @@ def _shuffled(swaps: Int[np.ndarray, "size batches"], samples: int) -> np.ndarra
 
 
 def _traced(swaps: Int[np.ndarray, "size batches"], _samples: int) -> np.ndarray:
-    """The same for few of many rows, following only the entries that are swapped."""
+    """Return the result of `_shuffled` for few of many rows, storing only the swapped entries."""
     rows, moved = swaps.copy(), np.empty_like(swaps)
     for r in range(len(swaps)):
-        moved[r] = r  # what stands at place r before swap r
+        moved[r] = r  # the entry at place r before swap r
         for s in range(r):
             np.copyto(moved[r], moved[s], where=swaps[s] == r)
             np.copyto(rows[r], moved[s], where=swaps[s] == swaps[r])
@@ -125,7 +125,10 @@ def _mix(words: UInt64[np.ndarray, " ..."]) -> UInt64[np.ndarray, " ..."]:
 
 
 def seeds_of(key: Any, runs: int | None) -> np.ndarray:
-    """One seed for each run (None: a single one): from its own key, or from `fold_in(key, i)`."""
+    """Return one seed for each run, from its own key or from `fold_in(key, i)`.
+
+    `runs` is None for a single run.
+    """
     words = key_words(key)
     if words.ndim == 1 and runs is not None:
         each = [jax.random.fold_in(key, run) for run in range(runs)]
@@ -139,7 +142,7 @@ def seeds_of(key: Any, runs: int | None) -> np.ndarray:
 
 
 def key_words(key: Any) -> np.ndarray:
-    """The words of a key (words,), or of a batch of keys (runs, words)."""
+    """Return the words of a key, (words,), or of a batch of keys, (runs, words)."""
     try:
         keys = jnp.asarray(key)
         typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
@@ -160,7 +163,7 @@ class Numbers(NamedTuple):
     momentum: Any = None
     weight_decay: Any = None
     schedule: Float[Array | np.ndarray, " steps"] | None = None
-    """What the learning rate is multiplied by at each step."""
+    """Factor of the learning rate at each step."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,8 @@ class Method:
 
     Or of many runs whose arrays have the batch axis last.
 
-    Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimizers in use define it,
-    V ← βV − ηG, U = βV − ηG. Or what an optax transformation makes of G.
+    Plain: U = −ηG. Heavy ball: V ← βV − ηG, U = V. Nesterov, as common optimizers define it: V ← βV
+    − ηG, U = βV − ηG. Otherwise U is the update of an optax transformation.
     """
 
     layout: Layout
@@ -178,7 +181,7 @@ class Method:
     optimizer: Any = None
 
     def begin(self, weights: tuple[Array | np.ndarray, ...], momentum: float) -> PyTree:
-        """The memory of every run before the first step."""
+        """Return the memory of every run before the first step."""
         if self.optimizer is not None:
             init = self._transformation(1.0).init
             return jax.vmap(lambda w: init(self.layout.parameters(w)))(weights)
@@ -210,11 +213,11 @@ class Method:
         ), memory
 
     def _transform(self, rate, weights, memory, descent):
-        """The update of optax, with the extra arguments that line searches and SAM ask for."""
+        """Return the update of optax, with the extra arguments that line searches and SAM need."""
         value, gradient, risk = descent
         slopes, parameters = map(self.layout.parameters, (gradient, weights))
 
-        def of_tree(tree, grad_fn=None):  # line searches refuse what this does not take
+        def of_tree(tree, grad_fn=None):  # line searches require this signature
             return risk(tuple(jax.tree.leaves(tree)))
 
         update = self._transformation(rate).update
@@ -227,20 +230,20 @@ class Method:
         return jax.tree.leaves(steps), memory
 
     def _transformation(self, rate):
-        import optax  # a third of a second, for those who use it
+        import optax  # takes a third of a second
 
         made = hasattr(self.optimizer, "update")
         return optax.with_extra_args_support(self.optimizer if made else self.optimizer(rate))
 
 
 def _accelerated(momentum, velocity, push):
-    """βV − ηG."""
+    """Return βV − ηG."""
     return tuple(momentum * v + u for v, u in zip(velocity, push, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The learning rates as a caller gives them."""
+    """The learning rates as a caller passes them."""
 
     each: Any
     """A number, one for each run, a tuple of these with one for each layer; None if scheduled."""
@@ -250,7 +253,7 @@ class Rates:
 
     @classmethod
     def of(cls, learning_rate: Any, steps: int, optimizer: Any) -> Rates:
-        """Check them; with a finished transformation there may be none."""
+        """Return the checked rates, which may be None with a complete optax transformation."""
         if learning_rate is None and optimizer is not None:
             return cls(None, None, None)
         if callable(learning_rate):
@@ -269,7 +272,7 @@ class Rates:
         return cls(each, None, next(iter(runs), None))
 
     def matrix(self, ensemble: Ensemble) -> np.ndarray:
-        """η of each run and layer, (batch, layers); ones where a schedule says it all."""
+        """Return η of each run and layer, (batch, layers); ones where a schedule sets the rate."""
         layers = len(ensemble.weights)
         matrix = np.ones((ensemble.size, layers), ensemble.weights[0].dtype)
         if isinstance(self.each, tuple):
@@ -285,7 +288,7 @@ class Rates:
         return matrix
 
     def given(self, matrix: np.ndarray, single: bool) -> Any:
-        """What `run.learning_rate` says, of these rates of each run and layer."""
+        """Return the value of `run.learning_rate` for these rates of each run and layer."""
         if self.each is None:
             return self.schedule
         rates = matrix if np.any(matrix != matrix[:, :1]) else matrix[:, 0]
@@ -303,13 +306,13 @@ def _rate(value: Any) -> np.ndarray:
 
 
 def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
-    """η at each step: all at once if the schedule can be traced, else one by one."""
+    """Return η at each step, in one call if the schedule can be traced, else step by step."""
     try:
         values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
     except (TypeError, ValueError, jax.errors.JAXTypeError):
         try:
             values = np.asarray([schedule(step) for step in range(steps)])
-        except Exception as error:  # the caller's own function: whatever it raises
+        except Exception as error:  # a user-defined function may raise anything
             raise InputError(
                 f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a "
                 "step; pass a number, or a function of the step that returns one."
@@ -358,7 +361,7 @@ class Update:
         return bool(np.all(self.learning_rate == self.learning_rate[:, :1]))
 
     def numbers(self, dtype: Any) -> Numbers:
-        """The coefficients in the precision of the weights."""
+        """Return the coefficients in the precision of the weights."""
         return Numbers(
             np.asarray(self.momentum, dtype) if self.momentum else None,
             np.asarray(self.weight_decay, dtype) if self.weight_decay else None,
@@ -375,7 +378,7 @@ def update_of(
     batches: Batches | None,
     optimizer: Any,
 ) -> Update:
-    """The update a caller asks for."""
+    """Return the update that a caller requests."""
     beta = check_momentum(momentum)
     decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
     if nesterov and not beta:
@@ -387,7 +390,7 @@ def update_of(
 
 
 def check_momentum(momentum: float) -> float:
-    """β, from 0 to below 1."""
+    """Return β, or raise InputError unless 0 ≤ β < 1."""
     beta = positive_number("momentum", momentum, zero_allowed=True)
     if beta >= 1:
         raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
@@ -395,7 +398,7 @@ def check_momentum(momentum: float) -> float:
 
 
 def _checked(optimizer: Any, rates: Rates) -> Any:
-    """The optax transformation, or the function that makes one for each learning rate."""
+    """Return the optax transformation, or the function that makes one for each learning rate."""
     if optimizer is None or (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         return optimizer
     if not callable(optimizer):

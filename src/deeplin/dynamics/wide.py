@@ -37,7 +37,7 @@ from deeplin.problems import Problem
 from deeplin.problems.population import Population
 
 GROWTH, OBSERVATIONS = 1.25, 150
-"""A flow is observed at times that grow by this factor: they span fourteen decades."""
+"""Ratio and number of the times at which a flow is observed; they span fourteen decades."""
 
 
 @validated
@@ -76,8 +76,8 @@ def simulate_wide(
       or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
     - `population`: where the data come from; `wide.risk` is then the exact excess risk, and
       `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
-    - `record_every`: steps between records; for flow, keep every so many of the times at which it
-      is observed (each a quarter later than the one before). See `WideRun.records`.
+    - `record_every`: steps between records; for flow, keep one in this many of the observation
+      times (each 1.25 times the one before). See `WideRun.records`.
 
     A batch of runs uses all cores; each run depends on its own key alone. Flow needs float64.
 
@@ -113,7 +113,7 @@ def simulate_wide(
 
 
 def _with_rates(cases: Cases, share: Any, momentum: float) -> Cases:
-    """The cases with the rates asked for, and a warning where those are above the stable limit."""
+    """Return the cases with the requested rates; warn where these are above the stable limit."""
     curvatures = [start.curvature() / start.problem.outputs for start in cases.starts]
     limits = (2 + 2 * momentum) / np.maximum(curvatures, np.finfo(float).tiny)
     if share is not None:
@@ -148,7 +148,7 @@ class _Options(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a run minimizes, how it moves and when it ends; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
+    """Objective, step and stopping criteria of a run; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
 
     eigenvalues: Float[np.ndarray, " rank"]
     optimum: Float[np.ndarray, "rank q"]
@@ -162,14 +162,14 @@ class Task(NamedTuple):
     def value_and_gradient(
         self, theta: Float[np.ndarray, "rank q"]
     ) -> tuple[float, Float[np.ndarray, "rank q"]]:
-        """R(Θ) and ∇R(Θ) = 2ΛΔ of Δ = Θ − Θ*, in the eigenbasis (FM-grad)."""
+        """Return R(Θ) and ∇R(Θ) = 2ΛΔ with Δ = Θ − Θ*, in the eigenbasis (FM-grad)."""
         difference = theta - self.optimum
         slope = 2 * self.eigenvalues[:, None] * difference
         return 0.5 * float((difference * slope).sum()), slope
 
 
 class Descent(NamedTuple):
-    """A network between two steps."""
+    """State of a network between two steps."""
 
     weights: tuple[np.ndarray, ...]
     risk: float
@@ -212,13 +212,13 @@ def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Sequence[int]) -
                 moves = [m + task.momentum * v for m, v in zip(moves, velocity, strict=True)]
                 velocity = [move.copy() for move in moves]
             for weight, move in zip(weights, moves, strict=True):
-                move += weight  # in place: passes over memory are what a step costs
+                move += weight  # in place: memory access dominates the cost
         weights, path = tuple(moves), path + float(np.sqrt(risk))
     return states
 
 
 def _descend(cases: Cases, options: _Options) -> WideRun:
-    """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
+    """Train by full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
     rates = cases.rates / cases.starts[0].problem.outputs
     stops = steps_to_record(options.record_every or options.max_steps, options.max_steps)
 
@@ -249,7 +249,7 @@ def _descend(cases: Cases, options: _Options) -> WideRun:
 
 
 def _flow(cases: Cases, options: _Options) -> WideRun:
-    """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
+    """Integrate the gradient flow dW/dt = −∇R to the same loss, at geometrically spaced times."""
     sharpest = max(start.curvature() for start in cases.starts)
     first = 0.01 / sharpest if sharpest > 0 else 1.0
     times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
@@ -278,7 +278,7 @@ def _flow_of(start: ReducedStart, options: _Options, times: list[float]) -> Run:
 
 
 def _course(run: Run, start: ReducedStart, kept: np.ndarray) -> Course:
-    """A flow at the records that are kept; one that stopped earlier repeats its end."""
+    """Return a flow at the records that are kept; one that stopped earlier repeats its end."""
     times, risks = run.records["time"], np.maximum(run.records["gap"], 0.0)
     # In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), ∫√ℒ is 1/√n of ∫√R dt.
     path = _log_linear_integral(times, np.sqrt(risks)) / np.sqrt(start.problem.samples)
@@ -290,7 +290,7 @@ def _course(run: Run, start: ReducedStart, kept: np.ndarray) -> Course:
 
 
 def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """∫_0^t f at each time for f > 0 that decays like a sum of exponentials.
+    """Return ∫_0^t f at each time for f > 0 that decays like a sum of exponentials.
 
     Between two times f is taken as one exponential, which is exact for one and above a sum of
     several, since a sum of exponentials is log-convex.

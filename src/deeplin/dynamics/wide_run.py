@@ -1,4 +1,4 @@
-"""Wide networks in reduced coordinates: how they start, and what their simulation returns."""
+"""Wide networks in reduced coordinates: their initial states and simulated runs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ INSIDE, OUTSIDE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class ReducedStart:
-    """What the training of one wide network depends on: layers of width r, and a random stream.
+    """Reduced initial state of one wide network: layers of width r, and a random stream.
 
     With X = R Qᵀ and V an orthonormal basis of span(W_1(0)Q, W_L(0)ᵀ), the layers are
-    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥
-    and is drawn again from the key whenever asked for, so that a batch does not hold it.
+    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥ and
+    is drawn again from the key whenever it is used, so that a batch does not store it.
     """
 
     problem: Problem
     words: np.ndarray
     full_width: int
-    """m, the width of the network that is never formed."""
+    """m, the width of the full network, which is never formed."""
     alpha: float
     beta: float
     layers: tuple[np.ndarray, ...]
@@ -44,12 +44,12 @@ class ReducedStart:
     def draw(
         cls, problem: Problem, words: np.ndarray, *, width: int, depth: int, alpha, beta
     ) -> ReducedStart:
-        """The reduced state of BO-D2.3 at width m; below m = rank(X) + q it is the full one."""
+        """Draw the reduced state of BO-D2.3 at width m; the full state below m = rank(X) + q."""
         rank, q = problem.rank, problem.outputs
         random = _generator(words, INSIDE)
         if width >= rank + q:
-            # The triangular factor of an m×r Gaussian matrix (Bartlett): rows of its orthonormal
-            # factor, the basis V, never matter.
+            # The triangular factor of an m×r Gaussian matrix (Bartlett decomposition); its
+            # orthonormal factor, the basis V, is not needed.
             factor = np.triu(random.standard_normal((rank + q, rank + q)), 1)
             factor[np.diag_indices_from(factor)] = np.sqrt(
                 random.chisquare(width - np.arange(rank + q, dtype=np.float64))
@@ -66,7 +66,7 @@ class ReducedStart:
         return len(self.layers[0])
 
     def curvature(self) -> float:
-        """About λ_max of ∇²R: its Gauss-Newton part for identity middle layers (X-1), from below.
+        """Return an estimate of λ_max(∇²R) from below, for identity middle layers (X-1).
 
         2λ_max(bΛ + ((L−2)b + 1)Λ^{1/2}A_1ᵀA_1Λ^{1/2}) with b = ‖A_L‖_2², by power iterations on the
         ρ×ρ matrix: three digits in under a millisecond. The exact value is `WideRun.stability`.
@@ -84,14 +84,14 @@ class ReducedStart:
         return 2 * float(length)
 
     def outside(self) -> np.ndarray:
-        """N = VᵀW_1(0)(I − P_X), r×d: α times a Gaussian matrix without its part on the data."""
-        return self.alpha * self.problem.spectrum.beside(self._gaussian()).T
+        """Return N = VᵀW_1(0)(I − P_X), (r, d): α times a Gaussian matrix, projected."""
+        return self.alpha * self.problem.spectrum.orthogonal_part(self._gaussian()).T
 
     def perpendicular(self, backward: np.ndarray) -> np.ndarray:
-        """Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
+        """Return Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
         if self.alpha == 0:
             return np.zeros((self.problem.dimension, backward.shape[1]))
-        return self.alpha * self.problem.spectrum.beside(self._gaussian() @ backward)
+        return self.alpha * self.problem.spectrum.orthogonal_part(self._gaussian() @ backward)
 
     def _gaussian(self) -> np.ndarray:
         random = _generator(self.words, OUTSIDE)
@@ -99,7 +99,7 @@ class ReducedStart:
 
 
 def _generator(words: np.ndarray, stream: int) -> np.random.Generator:
-    """NumPy draws normals faster than JAX on a CPU, and nothing has to compile."""
+    """Return a NumPy generator, which is faster than JAX on a CPU and needs no compilation."""
     return np.random.default_rng(np.random.SeedSequence(words.tolist(), spawn_key=(stream,)))
 
 
@@ -113,12 +113,12 @@ class Cases(NamedTuple):
     """Steps on the mean loss."""
 
     def one_or_all(self, values: Sequence[Any]) -> Any:
-        """A plain value for one run, an array for a batch."""
+        """Return a plain value for one run, an array for a batch."""
         return values[0] if self.single else np.array(values)
 
 
 def cases_of(problem, words, population, depth, **values) -> Cases:
-    """One case for each run, after checking what was passed."""
+    """Check the arguments and return one case for each run."""
     problems = [problem] if isinstance(problem, Problem) else list(problem)
     single = words.ndim == 1 and isinstance(problem, Problem)
     for given in problems:
@@ -146,7 +146,7 @@ def cases_of(problem, words, population, depth, **values) -> Cases:
 
 
 def spread(name: str, values: Any, runs: int) -> list:
-    """One value for each run, of one for all or one for each."""
+    """Return one value for each run, from one for all or one for each."""
     listed = values if isinstance(values, list) else np.atleast_1d(values).tolist()
     if len(listed) not in (1, runs):
         raise InputError(
@@ -166,7 +166,7 @@ def _populations(population, problems: list[Problem]) -> list[Population | None]
 
 
 def _check_interpolates(problem: Problem) -> None:
-    """d > n and XXᵀ invertible: only then is there a minimum-norm interpolant (BO-A5)."""
+    """Raise InputError unless d > n and XXᵀ is invertible, so that Θ_min exists (BO-A5)."""
     n, d = problem.samples, problem.dimension
     if d <= n:
         raise InputError(
@@ -212,14 +212,14 @@ class WideRun(Run):
 
     cases: Cases
     courses: Sequence[Course]
-    """One for each run, all with as many records."""
+    """One for each run, all with the same number of records."""
     time: float | Float[np.ndarray, " runs"] | None = None
     """Where a flow ended; None for descent."""
 
     def __init__(
         self, cases: Cases, courses: Sequence[Course], each: Mapping[str, list], **values: Any
     ):
-        """`each` has an entry for every run; what is left out has the default of a `Run`."""
+        """`each` has an entry for every run; other fields have the defaults of a `Run`."""
         each = {**each, "status": [c.status for c in courses], "steps": [c.steps for c in courses]}
         own = {name: cases.one_or_all(entries) for name, entries in each.items()}
         vars(self).update(values, cases=cases, courses=courses, **own)
@@ -254,8 +254,8 @@ class WideRun(Run):
     def expected_distance(self) -> float | Float[np.ndarray, " runs"]:
         """α²(d−n)‖U‖², the mean of ‖Θ_⊥‖² given the trained U = W_2ᵀ…W_Lᵀ (X-25).
 
-        Its mean over runs is that of `distance` at interpolation, without the random directions
-        beside the data.
+        Its mean over runs is that of `distance` at interpolation, without the variance of the
+        random directions orthogonal to the data.
         """
 
         def expected(start: ReducedStart, course: Course) -> float:
@@ -272,7 +272,7 @@ class WideRun(Run):
     @cached_property
     def added_risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr(Θ_⊥ᵀΣΘ_⊥), what Θ_⊥ always adds to the risk; None unless a population was passed."""
-        return self._risks(lambda source, _, beside: float(np.sum(beside * source.apply(beside))))
+        return self._risks(lambda source, _, part: float(np.sum(part * source.apply(part))))
 
     @cached_property
     def cross_term(self) -> float | Float[np.ndarray, " runs"] | None:
@@ -282,22 +282,22 @@ class WideRun(Run):
         unless a population was passed.
         """
 
-        def cross(source: Population, theta: np.ndarray, beside: np.ndarray) -> float:
-            return 2 * float(np.sum((theta - beside - source.optimum) * source.apply(beside)))
+        def cross(source: Population, theta: np.ndarray, part: np.ndarray) -> float:
+            return 2 * float(np.sum((theta - part - source.optimum) * source.apply(part)))
 
         return self._risks(cross)
 
     def _risks(self, quantity: Callable[[Population, np.ndarray, np.ndarray], float]) -> Any:
-        """A quantity of the population, Θ and Θ_⊥ (d×q) of each run."""
+        """Return a quantity of the population, Θ and Θ_⊥ (d×q) for each run."""
         values = []
         for run, source in enumerate(self.cases.populations):
             if source is None:
                 return None
-            theta, beside = (
+            theta, perpendicular = (
                 np.reshape(columns if self.single else columns[run], source.optimum.shape)
                 for columns in (self.theta, self.theta_perp)
             )
-            values.append(quantity(source, theta, beside))
+            values.append(quantity(source, theta, perpendicular))
         return self.cases.one_or_all(values)
 
     @property
@@ -333,7 +333,7 @@ class WideRun(Run):
 
     @property
     def message(self) -> str:
-        """What to change where not every run converged; empty if all did."""
+        """Advice if not every run converged; empty otherwise."""
         status = np.atleast_1d(np.asarray(self.status))
         parts = []
         lost = np.flatnonzero(status == DIVERGED)
@@ -349,7 +349,7 @@ class WideRun(Run):
         return " ".join(parts)
 
     def _instability(self, lost: np.ndarray) -> str:
-        """The stability number of diverged runs, and what to pass instead (on the mean loss)."""
+        """Return the stability number of diverged runs, and what to pass instead."""
         sharpest = max(self.starts[run].curvature() for run in lost) / self._outputs
         rate = self._outputs * np.max(np.atleast_1d(np.asarray(self.learning_rate))[lost])
         limit = 2 + 2 * self.momentum
@@ -420,7 +420,7 @@ class WideRun(Run):
         return Records({"time" if self.dynamics == "flow" else "step": when} | columns)
 
     def as_run(self, index: int = 0) -> Run:
-        """One run as a plain `Run`."""
+        """Return one run as a plain `Run`."""
         if self.single:
             return Run(**{field.name: getattr(self, field.name) for field in fields(Run)})
         return self[index]
@@ -432,20 +432,20 @@ class WideRun(Run):
         return self.starts[0].problem.outputs
 
     def _each(self, quantity: Callable[[ReducedStart, Course], Any]) -> Any:
-        """A quantity of each run."""
+        """Return a quantity of each run."""
         pairs = zip(self.starts, self.courses, strict=True)
         return self.cases.one_or_all([quantity(start, course) for start, course in pairs])
 
     def _maps(self, quantity: Callable[[ReducedStart, tuple[np.ndarray, ...]], np.ndarray]) -> Any:
-        """A d×q matrix of each run and its last layers, in the shape of its targets."""
+        """Return a d×q matrix for each run and its last layers, in the shape of its targets."""
         return self._each(
             lambda s, course: quantity(s, course.layers[-1]).reshape(s.problem.optimum.shape)
         )
 
     def _networks(self, record: int) -> Network:
-        """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are.
+        """Return reduced layers with the original inputs: W̃_1 = A_1Qᵀ + N, the others unchanged.
 
-        Zeros, which training keeps, fill up those of smaller width.
+        Layers of smaller width are padded with zeros, which training preserves.
         """
         members = []
         for start, outside, course in zip(self.starts, self._outside, self.courses, strict=True):
@@ -468,7 +468,7 @@ class WideRun(Run):
 def _measured(
     start: ReducedStart, records: Sequence[tuple[np.ndarray, ...]]
 ) -> dict[str, np.ndarray]:
-    """The quantities of one run at each record that need its layers."""
+    """Return the quantities of one run at each record that need its layers."""
     outside = start.outside()
     gram = outside @ outside.T
     rows = []

@@ -1,4 +1,4 @@
-"""What the page asks of the library: certificates of runs, moments of tables too large for it.
+"""Answers to requests of the page: certificates of runs, moments of large tables.
 
 Certificates of presets are computed here and shown there, so both sides must train the same
 network: the page's random numbers are drawn in Python, number for number. `page/random.js` and
@@ -23,7 +23,8 @@ from deeplin.explorer.build import inputs, presets
 from deeplin.tables.table import open_table
 
 MOST_WORK = 2e9
-"""Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""
+"""Maximum number of weight updates (times samples for GELU and ReLU) of one certified run, which
+takes about ten seconds."""
 MOST_NUMBERS = 2_000_000
 MOST_INPUTS = 50
 RECORDS = 160
@@ -35,7 +36,7 @@ SHOWN = ("id", "part", "verdict", "left", "right", "margin", "tolerance", "hypot
 
 
 def rows_of(problem: dl.Problem, network: dl.Network, request: Mapping[str, Any]) -> list[dict]:
-    """The certificate of a run: a row for each statement, as JSON values."""
+    """Return the certificate of a run: a row for each statement, as JSON values."""
     rate, steps = float(request["learning_rate"]), int(request["steps"])
     if request.get("dynamics") == "flow":
         times = np.linspace(0, rate * steps, FLOW_TIMES)
@@ -53,7 +54,7 @@ def rows_of(problem: dl.Problem, network: dl.Network, request: Mapping[str, Any]
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows of a row: six digits, and nothing that is empty."""
+    """Return what the page shows of a row: six digits, without empty entries."""
     shown = {name: row[name] for name in SHOWN if row[name] not in (None, "")}
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
@@ -62,7 +63,7 @@ def _short(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def statements() -> dict[str, dict[str, str]]:
-    """Title and formula (as MathML, which browsers draw without any script) of every statement."""
+    """Return the title and the formula (as MathML) of every statement."""
     from latex2mathml.converter import convert
 
     def formula(latex: str) -> str:
@@ -76,12 +77,12 @@ def statements() -> dict[str, dict[str, str]]:
 
 
 def _character(code: int) -> str:
-    """The character itself instead of its number, except those that HTML reads as marks."""
+    """Return the character of a numeric reference, unless it has a meaning in HTML."""
     return f"&#{code};" if chr(code) in "<>&" else chr(code)
 
 
 def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[str, dict]:
-    """The certificates of every preset of the training page, for descent and for flow."""
+    """Return the certificates of every preset of the training page, for descent and for flow."""
     default = {name: given["default"] for name, given in inputs().items()}
     found = {}
     for name, preset in presets().items():
@@ -93,7 +94,7 @@ def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[
         problem, network = dl.Problem.from_data(X, Y[:, 0]), network_of(state)
         found[name] = {
             dynamics: [
-                # Why a statement does not apply is long, and the same for nearly every run.
+                # The reason why a statement does not apply is long and the same for most runs.
                 {"id": row["id"], "verdict": row["verdict"]} if row["verdict"] == UNRELATED else row
                 for row in rows_of(problem, network, state | {"dynamics": dynamics})
             ]
@@ -103,7 +104,7 @@ def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[
 
 
 def certified(request: Any) -> dict[str, Any]:
-    """The answer to a page that asks for a certificate; raises InputError for what cannot be."""
+    """Return the certificate that a page requests, or raise InputError."""
     if not isinstance(request, dict):
         raise dl.InputError("the request is not an object; ask from the page.")
     problem = _problem(request)
@@ -143,7 +144,7 @@ def _network(request: dict[str, Any]) -> dl.Network:
 
 
 def _array(name: str, given: dict[str, Any]) -> np.ndarray:
-    """A finite array of numbers of bounded size."""
+    """Return a finite array of numbers of bounded size."""
     try:
         array = np.asarray(given[name], dtype=float)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -156,7 +157,7 @@ def _array(name: str, given: dict[str, Any]) -> np.ndarray:
 
 
 def moments_of(path: Path, name: str) -> dict[str, Any]:
-    """Σ̂, Xᵀy/n and ‖y‖²/n of a CSV file: inputs standardized, target (the last column) centered."""
+    """Return Σ̂, Xᵀy/n and ‖y‖²/n of a CSV file with standardized inputs and a centered target."""
     try:
         names = list(open_table(path).columns)
         if not 2 <= len(names) <= MOST_INPUTS + 1:
@@ -181,7 +182,7 @@ def moments_of(path: Path, name: str) -> dict[str, Any]:
 
 WORD = 0xFFFFFFFF
 DATA, READOUT, WEIGHTS = 1, 2, 3
-"""Streams: every seed gives independent numbers for each purpose."""
+"""Random streams: every seed gives independent numbers for each purpose."""
 
 
 class Random:
@@ -194,7 +195,7 @@ class Random:
             self.word()
 
     def word(self) -> int:
-        """32 random bits."""
+        """Return 32 random bits."""
         total = (self.a + self.b + self.count) & WORD
         self.count = (self.count + 1) & WORD
         self.a = self.b ^ (self.b >> 9)
@@ -203,11 +204,11 @@ class Random:
         return total
 
     def uniform(self) -> float:
-        """Uniform on (0, 1)."""
+        """Return a uniform number on (0, 1)."""
         return (self.word() + 0.5) / 4294967296
 
     def normal(self) -> float:
-        """Standard normal."""
+        """Return a standard normal number."""
         if self.spare is not None:
             value, self.spare = self.spare, None
             return value
@@ -217,12 +218,12 @@ class Random:
         return radius * math.cos(angle)
 
     def normals(self, *shape: int) -> np.ndarray:
-        """An array of normals, row by row."""
+        """Return an array of normals, row by row."""
         return np.array([self.normal() for _ in range(math.prod(shape))]).reshape(shape)
 
 
 def data_of(state: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """X and Y of synthetic data, scaled to ‖Θ*‖_F = 1."""
+    """Return X and Y of synthetic data, scaled to ‖Θ*‖_F = 1."""
     random = Random(state["data_seed"], DATA)
     n, d, q = state["samples"], state["dimension"], state["outputs"]
     spread = float(state["condition_number"]) ** (-np.arange(d) / (2 * max(d - 1, 1)))
@@ -233,7 +234,7 @@ def data_of(state: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def network_of(state: Mapping[str, Any]) -> dl.Network:
-    """The network of the first run at its start."""
+    """Return the initial network of the first run."""
     d, q, L, scale = state["dimension"], state["outputs"], state["depth"], state["scale"]
     residual = state["architecture"] == "residual"
     widths = [d] * (L + 1) if residual else [d, *[state["width"]] * (L - 1), q]

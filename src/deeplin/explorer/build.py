@@ -1,8 +1,8 @@
-"""The page as one self-contained HTML file: modules, style and settings inside, nothing fetched.
+"""The page as one self-contained HTML file with modules, style and settings.
 
 The modules keep to a small part of the language (imports by name from `./file.js`, exports in
-front of declarations, no cycles), so that putting each into a function of its own is all the
-bundling there is. A worker runs the same text with another entry.
+front of declarations, no cycles), so that bundling only wraps each module in a function. A worker
+runs the same text with another entry point.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./(\w+\.js)";\n
 EXPORT = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
 INDENT = re.compile(r"^ +", re.MULTILINE)
 COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
-"""A comment with lines of its own; no string of the modules reaches over a line."""
+"""A comment on separate lines; strings of the modules do not span lines."""
 START = """const modules = {};
 const define = (name, body) => { let made; modules[name] = () => (made ??= body()); };
 const use = (name) => modules[name]();
@@ -35,10 +35,10 @@ def page(
     certificates: Mapping[str, Any] | None = None,
     statements: Mapping[str, Any] | None = None,
 ) -> str:
-    """The whole page; `server` holds the token of the local server that shows it, if one does.
+    """Return the whole page; `server` holds the token of the local server that shows it, if any.
 
-    Certificates of presets and the statements they name are packed: twelve certificates repeat each
-    other, and would be as long as the rest of the page.
+    Certificates of presets and the statements they name are compressed: the twelve certificates are
+    redundant, and would be as long as the rest of the page.
     """
     settings = {"inputs": inputs(), "presets": presets(), "server": server}
     if certificates:
@@ -57,7 +57,7 @@ def page(
         )
     )
     data = json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
-    data = data.replace("</", "<\\/").replace("<!", "\\u003c!")  # what could end the block
+    data = data.replace("</", "<\\/").replace("<!", "\\u003c!")  # could end the block
     parts = {
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "style": f"<style>{style}</style>",
@@ -71,30 +71,30 @@ def page(
 
 
 def inputs() -> dict[str, Any]:
-    """Every input of the page: label, bounds, default."""
+    """Return every input of the page: label, bounds, default."""
     return json.loads(read("inputs.json"))
 
 
 def presets() -> dict[str, Any]:
-    """Every preset: title, the inputs that differ from their defaults, story."""
+    """Return every preset: title, the inputs that differ from their defaults, story."""
     return json.loads(read("presets.json"))
 
 
 def _pack(value: Any) -> str:
-    """JSON, compressed, as text; `page/settings.js` reads it."""
+    """Return compressed JSON as text, to be read by `page/settings.js`."""
     return base64.b64encode(gzip.compress(json.dumps(value).encode(), mtime=0)).decode()
 
 
 @cache
 def bundle() -> str:
-    """All modules as one text; each is a function that runs when it is first used."""
+    """Return all modules as one text, each as a function that runs when it is first used."""
     names = sorted(entry.name for entry in PAGE.iterdir() if entry.name.endswith(".js"))
     defined = [f'define("{name}", () => {{\n{_module(read(name))}}});\n' for name in names]
     return START + "".join(defined) + 'use(globalThis.entry ?? "main.js").start();\n'
 
 
 def _module(source: str) -> str:
-    """A module as the body of a function that returns what it exports."""
+    """Return a module as the body of a function that returns its exports."""
 
     def use(match: re.Match[str]) -> str:
         names, everything, path = match.groups()
@@ -109,10 +109,10 @@ def _module(source: str) -> str:
 
 @cache
 def read(name: str) -> str:
-    """The text of a file of the page."""
+    """Return the text of a file of the page."""
     return (PAGE / name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
-    """The text's hash as a content security policy wants it: this and nothing else may run."""
+    """Return the hash of a script for the content security policy, which allows no other script."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

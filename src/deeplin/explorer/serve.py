@@ -1,8 +1,8 @@
-"""The local server: one page, two questions, on this machine only.
+"""The local server: one page and two kinds of requests, on this machine only.
 
-`http.server` of the standard library is enough, and nothing has to be kept up to date: the page is
-one file that is sent once and then computes for itself, so that visitors cost nothing. What is
-served is listed here; there is no route that finds a file or a module by its name.
+`http.server` of the standard library suffices, without further dependencies: the page is one file
+that is sent once and then computes in the browser. All routes are listed here; none looks up a file
+or a module by name.
 
 - `GET /`: the page, with a token that was drawn when the server started;
 - `POST /certify`: the certificate of a run; `POST /table?name=…`: the moments of a CSV file.
@@ -36,11 +36,11 @@ IDLE_SECONDS = 30
 """An idle connection is closed after this time."""
 CONNECTIONS = 64
 QUEUE_SECONDS = 60
-"""Seconds a question waits for the one before it."""
+"""Seconds that a request waits for the previous one."""
 
 
 class Refused(Exception):
-    """A request that gets an error: its status, and a sentence."""
+    """A request that is answered by an error: its status and a sentence."""
 
     def __init__(self, status: HTTPStatus, sentence: str):
         super().__init__(sentence)
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class Explorer(ThreadingHTTPServer):
-    """The server of one explorer; `url` is where it is."""
+    """The server of one explorer, at `url`."""
 
     daemon_threads = True
 
@@ -81,7 +81,7 @@ class Explorer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Release the connection's slot, whatever happens."""
+        """Release the connection's slot in any case."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -92,14 +92,14 @@ class Explorer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     server: Explorer
     server_version, sys_version = "deeplin", ""
     timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
-        """The page, at its one address."""
+        """Serve the page, at its only address."""
         try:
             self._check_origin()
             if urlsplit(self.path).path != "/":
@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
 
     def do_POST(self) -> None:
-        """A question that needs the library."""
+        """Answer a request that needs the library."""
         try:
             self._check_origin()
             path = urlsplit(self.path).path
@@ -167,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.computing.release()
 
     def _check_origin(self) -> None:
-        """Refuse other pages: a website can resolve its own name to this machine, or post to it."""
+        """Reject other pages: a website can resolve its own name to this machine, or post to it."""
         origin = self.headers.get("Origin")
         own = origin is None and self.command == "GET"
         known = own or (origin or "").removeprefix("http://") in self.server.hosts
@@ -221,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
 def explore(
     port: int = 0, *, open_browser: bool = True, prepare: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve the explorer until interrupted; `prepare` runs before the first question."""
+    """Serve the explorer until interrupted; `prepare` runs before the first request."""
     with Explorer(port, prepare) as server:
         print(f"deeplin explorer at {server.url} (Ctrl-C ends it)", flush=True)
         if open_browser:

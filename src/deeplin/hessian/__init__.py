@@ -1,4 +1,4 @@
-"""Sharpness: exact at minimizers, certified Lanczos anywhere, the papers' power iteration."""
+"""Sharpness: exact at minimizers, by certified Lanczos elsewhere, or by power iteration."""
 
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
 from deeplin.hessian.operators import unflatten

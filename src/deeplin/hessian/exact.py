@@ -1,4 +1,4 @@
-"""Sharpness at a minimizer from a small matrix (X-1), with a bound for not being quite there.
+"""Sharpness at a minimizer from a small matrix (X-1), with an error bound near a minimizer.
 
 Let Σ̂ = CCᵀ (d×r), B_k = W_{k−1}…W_1C and V_k = W_{k+1}ᵀ…W_Lᵀp. The Gauss-Newton part 2JᵀΣ̂J of the
 Hessian has the nonzero spectrum of 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), which is d×d for one output.
@@ -21,12 +21,12 @@ from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
 
 MARGIN = 1e3
-"""How far a lower bound of the error may exceed the tolerance before `exact` is not even tried."""
+"""Largest ratio of a lower bound of the error to the tolerance at which `exact` is tried."""
 ROUNDING = float(np.finfo(np.float64).eps)
 
 
 class Tangent(NamedTuple):
-    """Linear networks (any leading axes) on a problem, with the letters of the formula."""
+    """Linear networks (any leading axes) on a problem, in the notation of the formula."""
 
     weights: list[np.ndarray]
     backward: list[np.ndarray]
@@ -40,7 +40,7 @@ class Tangent(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None) -> Tangent:
-        """From the arrays of networks, in double precision."""
+        """Return the tangent at networks, in double precision."""
         root, goal = _factors(problem)
         columns = np.broadcast_to(root, (*weights[0].shape[:-2], *root.shape))
         backward = products.backward_products(weights, readout)
@@ -54,7 +54,7 @@ class Tangent(NamedTuple):
 
 
 def _factors(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """C (d, r) and CᵀΘ* (r, q), from the spectrum of Σ̂, whose zero part plays no role."""
+    """Return C (d, r) and CᵀΘ* (r, q) from the nonzero spectrum of Σ̂."""
     spectrum = problem.spectrum
     roots = np.sqrt(spectrum.eigenvalues)
     root = np.ascontiguousarray(spectrum.vectors * roots)
@@ -62,14 +62,14 @@ def _factors(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Extreme eigenvalue of 2JᵀΣ̂J for each network of a batch, and a bound of its error.
+    """Return the extreme eigenvalue of 2JᵀΣ̂J of each network, and a bound on its error.
 
-    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
-    networks only; always in float64.
+    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. For
+    linear networks only; computed in float64.
     """
     tangent = Tangent.of(problem, *host_arrays(networks))
     matrices, error = gauss_newton(tangent)
-    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
+    if matrices.shape[1] == 0:  # all inputs are zero, and so is the Hessian
         return np.zeros(len(matrices)), error
     lost = ~np.isfinite(error)
     values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
@@ -83,7 +83,7 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
 
 
 def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
-    """Whether some network may be close enough to a minimizer for `exact`, at a product's cost.
+    """Return whether some network may be close enough to a minimizer for `exact`, by a cheap test.
 
     With u_k = 2B_kCᵀ(Θ − Θ*), ‖M_jk‖ ≥ ‖u_k‖/‖u_j‖ bounds the error of `exact` from below by
     √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.
@@ -103,7 +103,7 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
 
 
 def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
-    """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each of a batch, and how far the Hessian is from it."""
+    """Return 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each network, and its distance from the Hessian."""
     weights, forward = tangent.weights, tangent.forward
     unit = ROUNDING * max(max(weight.shape[-2:]) for weight in weights)
     layer, b, v = (_norms(items) for items in (weights, forward, tangent.backward[1:]))
@@ -115,11 +115,11 @@ def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
-    """The tangent kernel of linear networks on the data, (…, r·q, r·q).
+    """Return the tangent kernel of linear networks on the data, (…, r·q, r·q).
 
     K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
-    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, in the singular basis of the data, where it is not
-    zero. Any leading axes: `tangent_kernel(problem, run.trajectory)` gives it at every record.
+    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, restricted to the range of the data in its singular basis.
+    Leading axes are allowed: `tangent_kernel(problem, run.trajectory)` gives it at every record.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -135,14 +135,14 @@ def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
 
 
 def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:
-    """‖K(t) − K(0)‖_F/‖K(0)‖_F at each record: 0 in the lazy regime, large where features move."""
+    """Return ‖K(t) − K(0)‖_F/‖K(0)‖_F at each record, which is 0 in the lazy regime."""
     kernels = tangent_kernel(problem, trajectory)
     start = np.linalg.norm(kernels[0], axis=(-2, -1))
     return np.linalg.norm(kernels - kernels[0], axis=(-2, -1)) / start
 
 
 def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
-    """√(4 Σ_k ‖V_k‖² tr G_k), by the recursion for G."""
+    """Return √(4 Σ_k ‖V_k‖² tr G_k), by the recursion for G."""
     total = np.zeros(len(left))
     table = np.zeros((len(left), forward[0].shape[1], forward[0].shape[1]))
     for k, weight in enumerate(weights):
@@ -155,5 +155,5 @@ def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
 
 
 def _norms(items) -> np.ndarray:
-    """Frobenius norm of each matrix, layers first, then the batch."""
+    """Return the Frobenius norm of each matrix, layers first, then the batch."""
     return np.stack([np.linalg.norm(item, axis=(-2, -1)) for item in items])

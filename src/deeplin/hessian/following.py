@@ -1,13 +1,13 @@
-"""Largest eigenvalues of moving symmetric operators, each found from that of the record before.
+"""Largest eigenvalues of changing symmetric operators, each found from the previous record.
 
 The eigenvector of a new record is predicted from those of the last two, and improved by locally
 optimal conjugate gradients (LOBPCG, Knyazev 2001) until the residual ρ = ‖Hx − θx‖ says that the
-value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below,
-with a vector that hardly meets the one that is followed, is found by a search among all vectors
-orthogonal to it, from time to time.
+value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that rises from below,
+with a vector nearly orthogonal to the tracked one, is found by an occasional search among all
+vectors orthogonal to it.
 
-Arrays of vectors have the batch axis last, (N, b): many operators are followed at once, and each
-stays as it is from where it has converged, so that its result does not depend on the others.
+Arrays of vectors have the batch axis last, (N, b): many operators are tracked at once, and each is
+frozen once it has converged, so that its result does not depend on the others.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
 
 MAX_PRODUCTS = 400
 SEARCH_PRODUCTS = 12
-"""Products of a search for a larger eigenvalue."""
-TURNED = 0.9
-"""A cosine between the vectors of two records that says that another eigenvalue took over."""
-CAUTION = 0.25
-"""Part of the tolerance that is used, because the gap is known from a record before."""
-SINGULAR = 1e-6
-"""Squared length that is left at least of a residual, relative to its own."""
-NEWTON = 5
-LOOSE = 0.03
-"""Residual, relative to ‖H‖, at which the second vector is known well enough."""
-SMALLEST = 1e-3
-"""A value is wanted relative to itself, or to this part of ‖H‖ where that is more."""
+"""Number of products in a search for a larger eigenvalue."""
+TURNED_COSINE = 0.9
+"""Cosine between the vectors of two records below which another eigenvalue has taken over."""
+TOLERANCE_SHARE = 0.25
+"""Fraction of the tolerance that is used, since the gap is that of an earlier record."""
+SMALLEST_REMAINDER = 1e-6
+"""Smallest squared length of an orthogonalized residual, relative to its own."""
+NEWTON_STEPS = 5
+SECOND_RESIDUAL = 0.03
+"""Residual, relative to ‖H‖, at which the second vector is accurate enough."""
+VALUE_FLOOR = 1e-3
+"""The tolerance is relative to the value, or to this fraction of ‖H‖ if that is larger."""
 
 
 class State(NamedTuple):
-    """What is kept of each operator from record to record."""
+    """State of each operator between records."""
 
     vector: Float[Array, "N b"]
     before: Float[Array, "N b"]
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Rayleigh quotients with their evidence."""
+    """Rayleigh quotients with residuals and cost."""
 
     value: Float[Array, "*records b"]
     residual: Float[Array, "*records b"]
@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 
 class _Ritz(NamedTuple):
-    """A unit vector on its way to an eigenvector."""
+    """A unit vector that converges to an eigenvector."""
 
     vector: Array
     image: Array
@@ -81,7 +81,7 @@ class _Ritz(NamedTuple):
 
 
 def begin(vectors: Float[Array, "2 N"], batch: int) -> State:
-    """The state before the first record, from random directions."""
+    """Return the state before the first record, with random directions."""
     first, second = (_unit(jnp.repeat(v[:, None], batch, axis=1)) for v in vectors)
     known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
     gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
@@ -100,11 +100,11 @@ def follow(
 ) -> tuple[State, Found, Bool[Array, " b"]]:
     """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
 
-    With `search`, a larger eigenvalue is then sought at the last of them, by a second vector that
-    starts where it was, mixed with the direction `fresh`. If one is found it is followed from there
-    on. The last result says where that happened, or where the vector turned by itself: there,
-    records before may have missed a larger eigenvalue. A loop with a step for each record, and two
-    more with a search, compiles the product once.
+    With `search`, a larger eigenvalue is then sought at the last record, by a second vector that
+    starts from its previous value mixed with the direction `fresh`. If one is found, it is tracked
+    from there on. The last result marks where that happened, or where the vector turned by itself:
+    earlier records may then have missed a larger eigenvalue. The loop has a step for each record,
+    and two more with a search, so that the product is compiled once.
     """
     batch = state.vector.shape[1]
     capacity = jax.tree.leaves(records)[0].shape[0]
@@ -122,7 +122,7 @@ def follow(
             gap = jnp.where(stage == 0, _remaining_gap(state, ritz.found.value), 0)
             exact = ritz.found.residual > _allowed(ritz.found, gap, tolerance, len(start))
             wanted = jnp.where(stage == 2, higher, True) & (ritz.products < MAX_PRODUCTS)
-            loose = ritz.found.residual > LOOSE * ritz.found.scale
+            loose = ritz.found.residual > SECOND_RESIDUAL * ritz.found.scale
             searching = loose & (ritz.products < SEARCH_PRODUCTS)
             return jnp.where(stage == 1, searching, exact & wanted)
 
@@ -131,7 +131,7 @@ def follow(
             stage, [_moved, _searched, _settled], state, known, ritz, higher
         )
         found = Found(*(column.at[at].set(new) for column, new in zip(found, result, strict=True)))
-        return state, found, higher, turned | (state.cosine < TURNED)
+        return state, found, higher, turned | (state.cosine < TURNED_COSINE)
 
     none = jnp.zeros((capacity, batch), dtype)
     no = jnp.zeros(batch, bool)
@@ -152,11 +152,11 @@ def _mixed(state: State, fresh: Array) -> Array:
 
 
 def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
-    """Keep the new vector, and what would have predicted it best: the largest cosine.
+    """Keep the new vector and the prediction that would have had the largest cosine with it.
 
-    To stay, to go on along a line, or to return to where it was two records ago. A cosine below one
-    half predicts nothing: a vector that has just been found shall not give way to the one it
-    replaced.
+    The candidates are the last vector, its linear extrapolation, and the vector two records ago. A
+    cosine below one half predicts nothing: a vector that has just been found must not be replaced
+    by the one it replaced.
     """
     x, p, q = ritz.vector, state.vector, state.before
     here, there = _dot(x, p), _dot(x, q)
@@ -188,7 +188,7 @@ def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State,
 
 
 def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
-    """Keep what the search found, now improved."""
+    """Keep the improved result of the search."""
     count = known.products + jnp.where(higher, ritz.found.products, 0)
     result = _choose(higher, ritz.found, known)
     vector = jnp.where(higher, ritz.vector, state.vector)
@@ -201,21 +201,21 @@ def _choose(condition: Array, new: Any, old: Any) -> Any:
 
 
 def _remaining_gap(state: State, value: Array) -> Array:
-    """What is left of the gap for sure, if the second eigenvalue moved as much as the first."""
+    """Return a lower bound on the gap if the second eigenvalue moved as much as the first."""
     moved = jnp.abs(value - state.searched) * _inverse(jnp.abs(state.searched))
     return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))
 
 
 def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int) -> Array:
-    """The residual at which the value is accurate, never below rounding."""
-    value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
+    """Return the residual at which the value is accurate, never below rounding."""
+    value = jnp.maximum(jnp.abs(found.value), VALUE_FLOOR * found.scale)
     error = tolerance * value
-    accurate = jnp.maximum(error, jnp.sqrt(CAUTION * error * gap * value))
+    accurate = jnp.maximum(error, jnp.sqrt(TOLERANCE_SHARE * error * gap * value))
     return jnp.maximum(accurate, rounding(found.scale.dtype, size) * found.scale)
 
 
 def rounding(dtype: Any, size: int) -> float:
-    """How far rounding may move an eigenvalue, relative to ‖H‖."""
+    """Return how far rounding may move an eigenvalue, relative to ‖H‖."""
     return 8 * float(jnp.finfo(dtype).eps) * size**0.5
 
 
@@ -225,13 +225,13 @@ def rounding(dtype: Any, size: int) -> float:
 def _improved(
     multiply: Multiply, start: Array, first: Array, apart: Array, needed: Callable
 ) -> _Ritz:
-    """Steps while `needed`, if `apart` among the vectors orthogonal to the unit vectors `first`.
+    """Iterate while `needed`; if `apart`, among vectors orthogonal to the unit vectors `first`.
 
-    Each is a Rayleigh-Ritz step in the space of the vector, its residual and its last step. In
-    exact arithmetic they are orthogonal: the residual to the whole space before, the step to the
-    vector; and the vector is a Ritz vector, so that H is tridiagonal there. A residual that is
-    nearly rounding is orthogonal to nothing: it is made so again, at length one. Inner products are
-    what takes time, so those that are known are not computed.
+    Each iteration is a Rayleigh-Ritz step in the space of the vector, its residual and its last
+    step. In exact arithmetic these are orthogonal (the residual to the whole previous space, the
+    step to the vector), and the vector is a Ritz vector, so that H is tridiagonal in this basis. A
+    residual close to rounding is not orthogonal to the others, so it is normalized and
+    orthogonalized again. Inner products dominate the cost, so known ones are not computed.
     """
 
     def step(ritz: _Ritz) -> _Ritz:
@@ -240,7 +240,8 @@ def _improved(
         value, length = ritz.found.value, ritz.found.residual
         rest = (hx - value * x) * jnp.where(active, _inverse(length), 0)
         along, across = _dot(x, rest), _dot(p, rest)
-        left = jnp.maximum(1 - along**2 - across**2, SINGULAR)  # ‖rest‖² without these parts
+        # ‖rest‖² without these parts
+        left = jnp.maximum(1 - along**2 - across**2, SMALLEST_REMAINDER)
         q = jnp.where(opening, x, (rest - along * x - across * p) / jnp.sqrt(left))
         hq = jax.lax.cond(apart, lambda h: h - first * _dot(first, h), lambda h: h, multiply(q))
         a, b, c = _dot(q, hq), _dot(p, hq), ritz.below
@@ -274,16 +275,17 @@ def _improved(
 
 
 def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Array]:
-    """The largest eigenvalue m of ((0, r, 0), (r, a, b), (0, b, c)) with its vector (1, y, z).
+    """Return the largest eigenvalue of ((0, r, 0), (r, a, b), (0, b, c)) and its vector (1, y, z).
 
-    Eigenvalues of the two 2×2 blocks are below it; from there Newton's method climbs, since
-    m − a − b²/(m − c) − r²/m grows and is concave. Unless c < 0 the last step is left out.
+    The eigenvalues of the two 2×2 blocks are lower bounds, from which Newton's method increases to
+    it, since m − a − b²/(m − c) − r²/m is increasing and concave. Unless c < 0 the last step is
+    omitted.
     """
     b, c = jnp.where(c < 0, b, 0), jnp.where(c < 0, c, -r)
     root = jnp.sqrt(a * a + 4 * r * r)
     m = jnp.where(a < 0, 2 * r * r / (root - a), 0.5 * (a + root))
     m = jnp.maximum(m, 0.5 * (a + c) + jnp.sqrt(0.25 * (a - c) ** 2 + b * b))
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         u, w = 1 / m, 1 / (m - c)
         above = m - a - b * b * w - r * r * u
         m = m - above / (1 + (b * w) ** 2 + (r * u) ** 2)
@@ -295,10 +297,10 @@ def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Arra
 
 
 def _dot(left: Array, right: Array) -> Array:
-    """⟨left, right⟩ of each operator, (b,).
+    """Return ⟨left, right⟩ of each operator, (b,).
 
-    In two stages that XLA may not merge: on a CPU a long sum is a chain of additions that wait for
-    each other, and takes five times as long.
+    The sum has two stages that XLA must not merge: on a CPU one long sum is a chain of dependent
+    additions, which takes five times as long.
     """
     products = left * right
     size, batch = products.shape
@@ -308,16 +310,16 @@ def _dot(left: Array, right: Array) -> Array:
 
 
 def _inverse(numbers: Array) -> Array:
-    """1/x, and 0 for 0."""
+    """Return 1/x, and 0 for 0."""
     return jnp.where(numbers == 0, 0, 1 / jnp.where(numbers == 0, 1, numbers))
 
 
 def _unit(vectors: Array) -> Array:
-    """Vectors at length one; zero stays zero."""
+    """Return the vectors scaled to length one; zero stays zero."""
     return vectors * _inverse(jnp.sqrt(_dot(vectors, vectors)))
 
 
 def _orthogonal(vectors: Array, to: Array) -> Array:
-    """What is left of each vector without its part along the unit vector `to`, at length one."""
+    """Return each vector without its part along the unit vector `to`, scaled to length one."""
     rest = _unit(vectors - to * _dot(to, vectors))
     return _unit(rest - to * _dot(to, rest))

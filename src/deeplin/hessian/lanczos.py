@@ -1,17 +1,18 @@
-"""Extreme eigenvalues from Hessian-vector products alone, with a certificate.
+"""Extreme eigenvalues from Hessian-vector products, with a certificate.
 
-Lanczos with full reorthogonalization from a random unit vector. The largest Ritz value θ never
-exceeds the largest eigenvalue λ. For the other side, let π_j be the orthonormal polynomials that
-the recurrence coefficients define. If there is an eigenvalue μ > θ, the squared component of the
-start on its eigenspace is at most 1/Σ_j π_j(μ)² (the Christoffel function: no measure with these
-moments has more mass at μ). A uniformly random unit vector in N dimensions has a component below t
-with probability at most t√(2N/π). So outside an event of probability FAILURE_PROBABILITY, λ lies
-below the μ where the polynomials have grown to 1/t (van Dorsselaer, Hochstenbach, van der Vorst,
-2000). This holds for clustered, multiple and low-rank spectra alike, where the residual ‖Hv − θv‖
-alone only says that *some* eigenvalue is near θ.
+The method is Lanczos with full reorthogonalization from a random unit vector. The largest Ritz
+value θ never exceeds the largest eigenvalue λ. For the other side, let π_j be the orthonormal
+polynomials that the recurrence coefficients define. If there is an eigenvalue μ > θ, the squared
+component of the start on its eigenspace is at most 1/Σ_j π_j(μ)² (the Christoffel function: no
+measure with these moments has more mass at μ). A uniformly random unit vector in N dimensions has a
+component below t with probability at most t√(2N/π). So outside an event of probability
+FAILURE_PROBABILITY, λ lies below the μ where the polynomials have grown to 1/t (van Dorsselaer,
+Hochstenbach, van der Vorst, 2000). This holds for clustered, multiple and low-rank spectra alike,
+where the residual ‖Hv − θv‖ alone only says that *some* eigenvalue is near θ.
 
-A low-rank Hessian exhausts its Krylov space early: the recurrence breaks down. Then it goes on from
-a fresh random vector orthogonal to the space found, and the two small probabilities multiply.
+For a low-rank Hessian the Krylov space is exhausted early and the recurrence breaks down. It then
+continues from a new random vector orthogonal to the space found, and the two small probabilities
+multiply.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import scipy.linalg
 from deeplin.execution import check_interrupt, interruptible
 
 FAILURE_PROBABILITY = 1e-10
-"""Probability that the certificate fails: a random start nearly orthogonal to what is sought."""
+"""Probability that the certificate fails, because the random start is nearly orthogonal to the
+eigenvector."""
 
 DENSE = 24
-"""Up to this size a stack of dense matrices is solved faster than tridiagonal ones one by one."""
+"""Size up to which a stack of dense matrices is solved faster than single tridiagonal ones."""
 
 GUESS_SHARE = 0.9
-"""How much of the start may be a guess; the rest stays random, which keeps the certificate."""
+"""Largest weight of a guess in the start; the rest is random, as the certificate requires."""
 
 
 class Extreme(NamedTuple):
@@ -43,7 +45,7 @@ class Extreme(NamedTuple):
     vector: np.ndarray
     products: np.ndarray
     scale: np.ndarray
-    """A lower bound of the operator's norm: what rounding and the tolerance are relative to."""
+    """A lower bound of the operator's norm, the scale of rounding and tolerance."""
 
 
 @interruptible
@@ -57,11 +59,11 @@ def largest(
     tolerance: float,
     max_products: int,
 ) -> Extreme:
-    """The largest eigenvalue of a batch of symmetric operators; `shape` is (batch, N).
+    """Return the largest eigenvalue of each operator of a symmetric batch; `shape` is (batch, N).
 
-    `multiply(members, vectors)` gives the images of one vector for each of the numbered operators.
-    Each is left when its error is below `tolerance` relative to its norm, or when rounding is
-    larger than that and all else is smaller than rounding.
+    `multiply(members, vectors)` returns the products of the operators with indices `members` with
+    one vector each. An operator is finished when its error is below `tolerance` relative to its
+    norm, or when the error is dominated by rounding.
     """
     limit = min(shape[1], max_products)
     state = Recurrence(shape, limit, dtype, seed, guess)
@@ -87,7 +89,7 @@ def largest(
 
 
 class Recurrence:
-    """The orthonormal basis so far, and the tridiagonal matrix of the operator in it."""
+    """The current orthonormal basis, and the tridiagonal matrix of the operator in it."""
 
     def __init__(self, shape, limit: int, dtype, seed: int, guess: np.ndarray | None = None):
         batch, size = shape
@@ -106,12 +108,12 @@ class Recurrence:
         self.steps = 0
 
     def _random(self, step: int) -> np.ndarray:
-        """A unit vector, the same for every member: results do not depend on the batch."""
+        """Return a random unit vector, the same for every member, whatever the batch."""
         draw = np.random.default_rng([self.seed, step]).standard_normal(self.basis.shape[2])
         return (draw / np.linalg.norm(draw)).astype(self.basis.dtype)
 
     def advance(self, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
-        """One step: multiply, orthogonalize against the whole basis, normalize."""
+        """Take one step: multiply, orthogonalize against the whole basis, normalize."""
         j = self.steps
         if j + 1 == self.basis.shape[1]:
             self.basis = np.concatenate([self.basis, np.zeros_like(self.basis[:, 1:])], axis=1)
@@ -140,11 +142,11 @@ class Recurrence:
         return self.diagonal[:, :k], coupling[:, : k - 1]
 
     def extreme(self) -> Extreme:
-        """The largest Ritz pair, and how far the largest eigenvalue can be above it."""
+        """Return the largest Ritz pair, and how far the largest eigenvalue can be above it."""
         k, size = self.steps, self.basis.shape[2]
         top, mixing = _top_of_tridiagonal(*self.tridiagonal)
         scale = np.maximum(np.abs(top), self._scale())
-        complete = k == size  # the basis spans everything: nothing is left to be found
+        complete = k == size  # the basis spans the whole space
         above = 0 if complete else self._excess(top, scale)
         last = np.where(self.broken[:, k - 1], 0, self.off_diagonal[:, k - 1])
         residual = last * np.abs(mixing[:, -1])
@@ -154,23 +156,25 @@ class Recurrence:
         return Extreme(top, error, vector, np.full(len(top), k), scale)
 
     def keep(self, chosen: np.ndarray) -> None:
-        """Go on with some of the operators only."""
+        """Continue with some of the operators only."""
         if not chosen.all():
             for name in ("basis", "diagonal", "off_diagonal", "broken", "noise"):
                 setattr(self, name, getattr(self, name)[chosen])
 
     def _scale(self) -> np.ndarray:
-        """A lower bound of the operator's norm that costs nothing."""
+        """Return a lower bound of the operator's norm from quantities already known."""
         k = self.steps
         return np.maximum(np.abs(self.diagonal[:, :k]), self.off_diagonal[:, :k]).max(axis=1)
 
     def rounding(self, scale: np.ndarray) -> np.ndarray:
-        """How far rounding may have moved an eigenvalue."""
+        """Return how far rounding may have moved an eigenvalue."""
         epsilon = np.finfo(self.basis.dtype).eps
         return np.sqrt(self.basis.shape[2]) * (8 * epsilon * scale + 2 * self.noise)
 
     def _excess(self, top: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """The smallest μ − θ on a grid with no eigenvalue above μ, but for FAILURE_PROBABILITY.
+        """Return the least μ − θ on a grid such that no eigenvalue exceeds μ.
+
+        The statement fails with probability at most FAILURE_PROBABILITY.
 
         π_j is followed through the pivots of μ − T, π_{j+1}/π_j = pivot/β, positive above θ. Each
         stretch between breakdowns has its own random start and contributes its own improbability.
@@ -201,7 +205,7 @@ class Recurrence:
 def _top_of_tridiagonal(
     diagonal: np.ndarray, off_diagonal: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest eigenvalue and its vector of each tridiagonal matrix; NaN for one not finite."""
+    """Return the largest eigenpair of each tridiagonal matrix; NaN for one that is not finite."""
     last = diagonal.shape[1] - 1
     values = np.full(len(diagonal), np.nan, diagonal.dtype)
     vectors = np.full_like(diagonal, np.nan)
@@ -226,7 +230,7 @@ def _top_of_tridiagonal(
 
 
 def _orthogonalized(basis: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of each vector in its basis, and the rest of it; done twice, which is enough."""
+    """Return coordinates of each vector in its basis, and the remainder, orthogonalized twice."""
     first = (basis @ vectors[:, :, None])[:, :, 0]
     rest = vectors - _combination(basis, first)
     second = (basis @ rest[:, :, None])[:, :, 0]

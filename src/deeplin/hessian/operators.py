@@ -1,7 +1,7 @@
-"""The Hessian of anything over its flattened parameters, and the one place that chooses its form.
+"""The Hessian over flattened parameters in its various forms, and the choice between them.
 
-`hessian_of` gives the reduced Hessian of a linear network with one output (by NumPy, in the
-coordinates of its range), else automatic differentiation.
+`hessian_of` returns the reduced Hessian of a linear network with one output (in NumPy, in
+coordinates of its range), and otherwise one by automatic differentiation.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from deeplin.problems import Problem
 
 
 def is_module(value: Any) -> bool:
-    """Whether this is a `torch.nn.Module`."""
+    """Return whether this is a `torch.nn.Module`."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def own_risk(loss: Loss, tree: PyTree) -> Array:
-    """A loss of one's own as a risk function whose data is the loss."""
+    """Return a user-defined loss as a risk function whose data is the loss."""
     return loss(tree)
 
 
@@ -65,15 +65,15 @@ def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
 
 
 def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
-    """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
+    """Return the pair (risk function, its data) whose Hessian at `tree` is wanted."""
     return risk_and_data(problem, tree) if isinstance(problem, Problem) else (own_risk, problem)
 
 
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
-    """What is trained in a pytree, and the function that puts it back.
+    """Return the trained part of a pytree, and the function that puts it back.
 
-    Of a Network the weights (and biases) are trained and the read-out is fixed; of any other pytree
-    every floating array is trained.
+    In a Network the weights (and biases) are trained and the read-out is fixed; in any other pytree
+    every floating-point array is trained.
     """
     if isinstance(tree, Network):
         return tree.parameters, tree.with_parameters
@@ -82,14 +82,14 @@ def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def as_batch(tree: PyTree) -> PyTree:
-    """The pytree with a leading batch axis (a Network may have one already)."""
+    """Return the pytree with a leading batch axis (a Network may already have one)."""
     if isinstance(tree, Network):
         return Network.with_batch(tree)  # through the class: bound methods of modules are slow
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, tree)
 
 
 def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
-    """Trees in a batch and parameters of each, and the precision of their vectors."""
+    """Return the number of trees in a batch, of parameters of each, and their precision."""
     if is_module(trees):
         module = TorchHessian(None, trees)
         return module.shape, module.precision
@@ -134,7 +134,7 @@ def unflatten(network: PyTree, vectors: ArrayLike) -> Any:
 
 
 def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array], Array], Array]:
-    """∇R as a function of the flattened parameters, and those of `tree`."""
+    """Return ∇R as a function of the flat parameters, and the flat parameters of `tree`."""
     trained, rebuild = parameters(tree)
     vector, unravel = ravel_pytree(trained)
     if risk is linear_risk and tree.biased is None:  # cheaper than reverse mode
@@ -145,7 +145,7 @@ def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array],
 class AutodiffHessian:
     """The Hessian of any loss at each network (or pytree) of a batch, (batch, parameters).
 
-    `hessian(members, vectors)` multiplies those with the numbers `members`, each by its vector.
+    `hessian(members, vectors)` multiplies the Hessians with indices `members`, each by its vector.
     """
 
     def __init__(self, problem: Problem | Loss, trees: PyTree):
@@ -154,29 +154,29 @@ class AutodiffHessian:
         self.shape, self.dtype = extent(trees)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Hv, a row for each of the members."""
+        """Return Hv, a row for each of the members."""
         everyone = np.zeros(self.shape, self.dtype)
-        everyone[members] = vectors  # the others are multiplied too: one compiled shape
+        everyone[members] = vectors  # all are multiplied, to compile one shape only
         images = products(self.risk, self.data, self.trees, jnp.asarray(everyone))
         return np.asarray(images)[members]
 
     def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Flat vectors of parameters: the coordinates themselves."""
+        """Return flat vectors of parameters, which here are the coordinates themselves."""
         return coordinates
 
     project = expand
 
     def matrices(self) -> np.ndarray:
-        """The matrices themselves, (batch, N, N)."""
+        """Return the matrices themselves, (batch, N, N)."""
         return np.asarray(dense(self.risk, self.data, self.trees))
 
     def gradients(self) -> np.ndarray:
-        """∇R as a flat vector for each tree, (batch, N)."""
+        """Return ∇R as a flat vector for each tree, (batch, N)."""
         return np.asarray(gradients(self.risk, self.data, self.trees))
 
     @property
     def sizes(self) -> list[int]:
-        """Parameters of each array."""
+        """Number of parameters of each array."""
         return [leaf[0].size for leaf in jax.tree.leaves(parameters(self.trees)[0])]
 
 
@@ -189,8 +189,8 @@ class ReducedHessian:
     coordinates, (a_1, b_1, …, a_L, b_L), and a product needs no matrix but the weights themselves:
     δv_{k−1} = ⟨a, v_k⟩ û + |v_k| b + W_kᵀδv_k and δu_{k+1} = |u_k| a + W_k δu_k.
 
-    Coordinates that stand for no direction (b along û) count as directions of eigenvalue zero. All
-    other eigenvalues are those of the full Hessians.
+    Redundant coordinates (b along û) count as directions with eigenvalue zero. All other
+    eigenvalues are those of the full Hessians.
     """
 
     def __init__(self, problem: Problem, networks: Network):
@@ -209,17 +209,17 @@ class ReducedHessian:
         self.cuts = np.cumsum(sizes)[:-1]
 
     def _frame(self, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-        """W, v̂, |v|, û, |u| of each layer."""
+        """Return W, v̂, |v|, û, |u| of each layer."""
         pairs = zip(self.weights, self.left, self.right, strict=True)
         return [(w[members], *(n[members] for n in (*v, *u))) for w, v, u in pairs]
 
     def _split(self, coordinates: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """a and b of each layer."""
+        """Return a and b of each layer."""
         parts = np.split(coordinates, self.cuts, axis=1)
         return list(zip(parts[::2], parts[1::2], strict=True))
 
     def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Hx, a row for each of the members."""
+        """Return Hx, a row for each of the members."""
         frame, parts = self._frame(members), self._split(coordinates)
         row_moves = [np.zeros_like(parts[-1][0])]
         for (weight, v, size, u, _), (a, b) in zip(frame[::-1], parts[::-1], strict=True):
@@ -235,7 +235,7 @@ class ReducedHessian:
         return np.concatenate(images, axis=1)
 
     def expand(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Flat vectors of weights from coordinates, a row for each of the members."""
+        """Return flat vectors of weights from coordinates, a row for each member."""
         layers = []
         for (_, v, _, u, _), (a, b) in zip(
             self._frame(members), self._split(coordinates), strict=True
@@ -246,7 +246,7 @@ class ReducedHessian:
         return np.concatenate(layers, axis=1)
 
     def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Coordinates of that part of flat vectors that lies in the range."""
+        """Return the coordinates of the part of flat vectors that lies in the range."""
         sizes = np.cumsum([weight[0].size for weight in self.weights])[:-1]
         coordinates = []
         for (weight, v, _, u, _), part in zip(
@@ -259,7 +259,7 @@ class ReducedHessian:
 
 
 def _normalized(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors at length one (zero stays zero), and their lengths."""
+    """Return the vectors scaled to length one (zero stays zero), and their lengths."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1), lengths
 
@@ -277,7 +277,7 @@ Hessian = FullHessian | ReducedHessian
 
 
 def full_hessian(problem: Problem | Loss, trees: PyTree) -> FullHessian:
-    """The Hessian of each tree of a batch (leading axes), or of a module, over all parameters."""
+    """Return the Hessian over all parameters of each tree of a batch, or of a module."""
     if is_module(trees):
         assert not isinstance(problem, Problem)
         return TorchHessian(problem, trees)
@@ -285,7 +285,7 @@ def full_hessian(problem: Problem | Loss, trees: PyTree) -> FullHessian:
 
 
 def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
-    """The Hessian in the form that is cheapest to apply."""
+    """Return the Hessian in the form that is cheapest to apply."""
     if has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
     return full_hessian(problem, trees)
@@ -294,7 +294,7 @@ def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
 def narrow_hessian(
     data: tuple[Array, Array], record: tuple[Array, Array]
 ) -> Callable[[Array], Array]:
-    """v ↦ Hv for linear networks of small width, (N, b).
+    """Return v ↦ Hv for linear networks of small width, (N, b).
 
     `data` is 2Σ̂ (D, D) and Θ*ᵀ (q, D), a record the layers (b, L, D, D) and the read-outs
     (b, q, D), all filled up with zeros to one width D.
@@ -313,7 +313,7 @@ def narrow_hessian(
 
 
 def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Callable:
-    """v ↦ Hv for the trees of a batch, (N, b); `data`: a surface, and what is no array."""
+    """Return v ↦ Hv for the trees of a batch, (N, b); `data` is a surface and its static part."""
     risk, given, rest = data
 
     def slope_at(own: PyTree, x: Array | None) -> Array:
@@ -326,7 +326,7 @@ def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Call
 
 
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
-    """Whether these are linear networks on a Problem with the squared loss: closed forms apply."""
+    """Return whether these are linear networks with squared loss, for which closed forms apply."""
     known = isinstance(problem, Problem) and isinstance(tree, Network)
     return (
         known and tree.activation == "linear" and tree.biased is None and problem.loss == "squared"
@@ -334,7 +334,7 @@ def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
 
 
 def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:
-    """Whether these are linear networks with one output on a Problem, and zero is an eigenvalue.
+    """Return whether these are linear networks with one output whose Hessian is singular.
 
     The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
     the directions of eigenvalue zero that reduced coordinates add change nothing.
@@ -345,7 +345,7 @@ def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[
 
 @eqx.filter_jit
 def products(risk: Callable, data: Any, trees: PyTree, vectors: Array) -> Array:
-    """Hv for each tree of a batch and its vector, (batch, parameters)."""
+    """Return Hv for each tree of a batch and its vector, (batch, parameters)."""
     return over_batch(lambda tree, v: jax.linearize(*gradient(risk, data, tree))[1](v))(
         trees, vectors
     )
@@ -353,7 +353,7 @@ def products(risk: Callable, data: Any, trees: PyTree, vectors: Array) -> Array:
 
 @eqx.filter_jit
 def gradients(risk: Callable, data: Any, trees: PyTree) -> Array:
-    """∇R as a flat vector for each tree of a batch, (batch, parameters)."""
+    """Return ∇R as a flat vector for each tree of a batch, (batch, parameters)."""
 
     def one(tree):
         function, vector = gradient(risk, data, tree)
@@ -364,7 +364,7 @@ def gradients(risk: Callable, data: Any, trees: PyTree) -> Array:
 
 @eqx.filter_jit
 def dense(risk: Callable, data: Any, trees: PyTree) -> Array:
-    """The Hessian matrices of a batch of trees by automatic differentiation (the oracle)."""
+    """Return the Hessian matrices of a batch of trees by automatic differentiation (the oracle)."""
 
     def matrix(tree):
         trained, rebuild = parameters(tree)
@@ -375,14 +375,14 @@ def dense(risk: Callable, data: Any, trees: PyTree) -> Array:
 
 
 def over_batch(function: Callable) -> Callable:
-    """`function` mapped over the leading axis of every array in its arguments."""
+    """Return `function` mapped over the leading axis of every array in its arguments."""
     return eqx.filter_vmap(function, in_axes=eqx.if_array(0))
 
 
 def eigen(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvalues (ascending), vectors (columns) and an error bound for each nearly symmetric one.
+    """Return ascending eigenvalues, eigenvectors (columns) and error bounds of symmetric matrices.
 
-    NaN, with an infinite error, for a matrix that is not finite.
+    The results are NaN, with an infinite error, for a matrix that is not finite.
     """
     lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
     matrices = np.where(lost, 0, matrices)

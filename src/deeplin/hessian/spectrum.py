@@ -1,4 +1,4 @@
-"""The sharpness and other eigenvalues of the Hessian, by every way to them, with their vectors."""
+"""The sharpness and other eigenvalues of the Hessian by several methods, with their vectors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
 
 DENSE_LIMIT = 100
-"""`sharpness` prefers the dense matrix up to this many parameters."""
-DENSE = 400
-"""Up to this size `hessian_spectrum` forms the matrix and finds all of its eigenvalues at once."""
-PIECE = 64
-"""Networks whose matrices are in memory at the same time."""
+"""Number of parameters up to which `sharpness` uses the dense matrix."""
+DENSE_SPECTRUM_LIMIT = 400
+"""Size up to which `hessian_spectrum` forms the matrix and computes all of its eigenvalues."""
+PIECE_SIZE = 64
+"""Number of networks whose matrices are in memory at the same time."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Sharpness:
     """
 
     value: float | Float[np.ndarray, " batch"]
-    """The eigenvalue: algebraically the largest, or the smallest where that was asked for."""
+    """The eigenvalue: algebraically the largest, or the smallest on request."""
     error: float | Float[np.ndarray, " batch"]
     """The true eigenvalue is within this distance of `value`, rounding included."""
     method: str | Shaped[np.ndarray, " batch"]
@@ -76,7 +76,7 @@ def sharpness(
     steps: int = 20,
     max_products: int = 500,
 ) -> Sharpness:
-    """Largest (or smallest) eigenvalue of the Hessian of the risk over all weights (FM-sharp).
+    """Return the largest (or smallest) eigenvalue of the Hessian of the risk (FM-sharp).
 
     S(W) = λ_max(∇²R(W)), together with a bound of the error.
 
@@ -84,18 +84,18 @@ def sharpness(
         problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
             a PyTorch module a `TorchLoss`.
         network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
-            arrays), or for a loss of your own any pytree of parameters, or a PyTorch module.
+            arrays), or for a user-defined loss any pytree of parameters, or a PyTorch module.
         method: `exact` (X-1: a small matrix, for linear networks at minimizers; the error says how
             far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
             differentiation, small networks), `power` (the papers' iteration of `steps` products,
             for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
             dense or Lanczos by size.
         which: `largest` or `smallest`, algebraically.
-        tolerance: error wanted, relative to the norm of the Hessian; by default two thirds of the
+        tolerance: requested error relative to the norm of the Hessian; by default two thirds of the
             digits of the precision.
         start: a guess of the eigenvector (flattened parameters), used by `lanczos` and `power`.
-        key: randomness of the start vector.
-        max_products: where Lanczos gives up (`converged` is then False).
+        key: random key of the start vector.
+        max_products: maximum number of products in Lanczos (`converged` is then False).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -138,7 +138,7 @@ def sharpness(
 
 
 def _tolerance(given: float | None, dtype: np.dtype) -> float:
-    """The error wanted; by default two thirds of the digits of the precision."""
+    """Return the requested error; by default two thirds of the digits of the precision."""
     default = float(np.finfo(dtype).eps) ** (2 / 3)
     return positive_number("tolerance", default if given is None else given)
 
@@ -165,7 +165,7 @@ class _Request:
         return 1 if self.which == "largest" else -1
 
     def part(self, members: np.ndarray) -> _Request:
-        """The same request for some networks of the batch."""
+        """Return the same request for some networks of the batch."""
         trees = jax.tree.map(lambda leaf: leaf[members], self.trees)
         start = None if self.start is None else self.start[members]
         return replace(self, trees=trees, start=start, shape=(len(members), self.shape[1]))
@@ -190,7 +190,7 @@ def _lanczos(request: _Request) -> Sharpness:
     assert found.vector is not None
     vector = hessian.expand(everyone, found.vector)
     nothing = np.flatnonzero(np.linalg.norm(vector, axis=1) < 0.5)
-    if len(nothing):  # eigenvalue zero, found where coordinates stand for no direction
+    if len(nothing):  # eigenvalue zero, found in redundant coordinates
         part = request.part(nothing)
         vector[nothing] = _by_products(part, AutodiffHessian(part.problem, part.trees)).vector
     return replace(found, vector=vector / np.linalg.norm(vector, axis=1, keepdims=True))
@@ -243,7 +243,7 @@ def _power(request: _Request) -> Sharpness:
 
 
 def _auto(request: _Request) -> Sharpness:
-    """Exact where its error allows; the others dense or by Lanczos."""
+    """Return exact values where their error allows, the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
     problem, trees = request.problem, request.trees
     if not is_linear(problem, trees) or not may_be_exact(problem, trees, request.tolerance):
@@ -256,7 +256,7 @@ def _auto(request: _Request) -> Sharpness:
         return general(request)
     padded = members
     if general is _dense or not has_reduced_hessian(request.problem, request.trees):
-        # To a power of two: few shapes, few compilations.
+        # Round up to a power of two, to compile few shapes.
         padded = np.resize(members, 1 << (len(members) - 1).bit_length())
     other = general(request.part(padded))
     columns = {
@@ -289,29 +289,29 @@ METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense,
 
 @dataclass(frozen=True)
 class HessianSpectrum:
-    """The largest eigenvalues of Hessians; leading axes for batch (and records) where there are."""
+    """The largest eigenvalues of Hessians, with leading axes for the batch and records, if any."""
 
     values: Float[np.ndarray, "*batch count"]
     """Eigenvalues, largest first."""
     errors: Float[np.ndarray, "*batch count"]
     """Each value is within this distance of the true one, rounding included."""
     vectors: Float[np.ndarray, "*batch count N"] = field(repr=False)
-    """Unit eigenvectors over the flattened parameters; NaN where zero has none of its own."""
+    """Unit eigenvectors over the flattened parameters; NaN for a zero eigenvalue without one."""
     alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
     """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
     trace: float | Float[np.ndarray, "*batch"] | None = field(repr=False)
-    """The sum of all eigenvalues; None where the matrix is too large to know."""
+    """The sum of all eigenvalues; None if the matrix is too large."""
     layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
-    """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""
+    """The largest eigenvalue of each layer's diagonal block of the Hessian; None likewise."""
     method: str
     """`exact` (X-1, at minimizers), `dense` or `lanczos`."""
 
     def reshaped(self, *axes: int) -> HessianSpectrum:
-        """The same with other leading axes."""
+        """Return the same spectrum with other leading axes."""
         return self._each(lambda array: array.reshape(*axes, *array.shape[1:]))
 
     def member(self, index: Any) -> HessianSpectrum:
-        """That of one network of the batch, or of some."""
+        """Return the spectrum of one network of the batch, or of some."""
         return self._each(lambda array: np.asarray(array[index]))
 
     def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> HessianSpectrum:
@@ -328,7 +328,7 @@ def hessian_spectrum(
     count: int = 5,
     tolerance: float | None = None,
 ) -> HessianSpectrum:
-    """The `count` largest eigenvalues of the Hessian of the risk, with vectors and error bounds.
+    """Return the `count` largest eigenvalues of the Hessian of the risk, with error bounds.
 
     At minimizers of a linear network all nonzero eigenvalues are those of the small matrix of X-1,
     2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), and exact (`method` says so). Elsewhere the matrix is formed, for
@@ -338,10 +338,10 @@ def hessian_spectrum(
     Arguments:
         problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
             a PyTorch module a `TorchLoss`.
-        network: a `Network` or a batch of them, or for a loss of your own any pytree, or a PyTorch
+        network: a `Network` or a batch of them, or for a user-defined loss any pytree, or a PyTorch
             module.
-        count: how many eigenvalues, largest first.
-        tolerance: error wanted, relative to the norm of the Hessian.
+        count: number of eigenvalues, largest first.
+        tolerance: requested error relative to the norm of the Hessian.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -362,7 +362,7 @@ def hessian_spectrum(
 def spectra(
     problem: Problem | Loss, trees: PyTree, *, count: int, tolerance: float | None = None
 ) -> HessianSpectrum:
-    """`hessian_spectrum` of trees whose arrays have a leading batch axis."""
+    """Return `hessian_spectrum` of trees whose arrays have a leading batch axis."""
     (batch, size), dtype = extent(trees)
     count = whole_number("count", count)
     if count > size:
@@ -375,7 +375,7 @@ def spectra(
         if found is None:
             found = _in_pieces(problem, trees, batch, count, tolerance)
     values, errors, vectors, method = found
-    with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may get there
+    with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may overflow
         slope = _gradients(problem, trees)
         aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
         trace, layers = blocks(problem, trees)
@@ -383,7 +383,7 @@ def spectra(
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
-    """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimizer."""
+    """Return X-1 with vectors √(2/μ) V_k Yᵀ B_kᵀ, or None if a network is not at a minimizer."""
     if not is_linear(problem, trees):
         return None
     rank, outputs = problem.spectrum.coordinates.shape
@@ -407,10 +407,12 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
 
 
 def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
-    """By the matrix or by Lanczos, some networks at a time."""
+    """Return the spectra by the matrix or by Lanczos, for some networks at a time."""
     pieces = []
-    for first in range(0, batch, PIECE):
-        part = jax.tree.map(lambda a, f=first: a[f : f + PIECE] if eqx.is_array(a) else a, trees)
+    for first in range(0, batch, PIECE_SIZE):
+        part = jax.tree.map(
+            lambda a, f=first: a[f : f + PIECE_SIZE] if eqx.is_array(a) else a, trees
+        )
         pieces.append(
             _of_matrix(problem, part, count) or _deflated(problem, part, count, tolerance)
         )
@@ -419,24 +421,24 @@ def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
 
 
 def _of_matrix(problem, trees, count: int):
-    """All eigenvalues of the matrix in its coordinates, or None where it is too large."""
+    """Return all eigenvalues of the matrix in its coordinates, or None where it is too large."""
     (batch, size), dtype = extent(trees)
     hessian = None
     if has_reduced_hessian(problem, trees):
         hessian = ReducedHessian(problem, trees)
         n = hessian.shape[1]
-        if n > DENSE:
+        if n > DENSE_SPECTRUM_LIMIT:
             return None
         rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
         matrices = rows.reshape(batch, n, n)
-    elif size <= DENSE:
+    elif size <= DENSE_SPECTRUM_LIMIT:
         matrices = full_hessian(problem, trees).matrices()
     else:
         return None
     values, vectors, error = eigen(matrices)
     vectors = vectors.mT
     missing = min(size - matrices.shape[1], count)
-    if missing > 0:  # eigenvalues zero that the coordinates do not have
+    if missing > 0:  # zero eigenvalues outside the coordinates
         values = np.pad(values, ((0, 0), (0, missing)))
         order = np.argsort(values, axis=1)
         values = np.take_along_axis(values, order, axis=1)
@@ -448,9 +450,9 @@ def _of_matrix(problem, trees, count: int):
 
 
 def _deflated(problem, trees, count: int, tolerance: float):
-    """The largest eigenvalue, then that of H − Σ (θ_i + s) v_i v_iᵀ, which has the next one first.
+    """Return the largest eigenvalues one by one, deflating to H − Σ (θ_i + s) v_i v_iᵀ.
 
-    The shift s is the norm of the Hessian, so that what was found is out of the way.
+    The shift s is the norm of the Hessian, which moves the eigenvalues found below all others.
     """
     hessian = hessian_of(problem, trees)
     if count > hessian.shape[1]:
@@ -473,14 +475,14 @@ def _deflated(problem, trees, count: int, tolerance: float):
         shift = np.maximum(shift, found.scale[:, None])
         known = np.concatenate([known, found.vector[:, None]], axis=1)
         values = np.concatenate([values, found.value[:, None]], axis=1)
-        # Each vector removed before was off by its own error, which moves the others by as much.
+        # The error of each deflated vector moves the other eigenvalues by as much.
         own = found.error[:, None] + np.sum(errors, axis=1, keepdims=True)
         errors = np.concatenate([errors, own], axis=1)
     return values, errors, _expanded(hessian, known), "lanczos"
 
 
 def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
-    """Unit vectors of parameters; NaN for one of eigenvalue zero that stands for no direction."""
+    """Return unit vectors of parameters; NaN for a zero eigenvalue without a direction."""
     if hessian is None:
         return coordinates
     batch, count, size = coordinates.shape
@@ -494,7 +496,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 
 
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
-    """∇R as a flat vector, for each tree."""
+    """Return ∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
         return full_hessian(problem, trees).gradients()
     _, layers = gap_and_gradient(problem, jax.tree.map(np.asarray, trees))
@@ -502,7 +504,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
 
 
 def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Trace, and the largest eigenvalue of each layer's own block; None beyond reach.
+    """Return the trace, and the largest eigenvalue of each layer's block; None where too expensive.
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """
@@ -514,7 +516,7 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
             squares.append(2 * left.sum(-1) * right.sum(-1))
             tops.append(2 * left[..., 0] * right[..., 0])
         return np.sum(squares, axis=0), np.stack(tops, axis=-1)
-    if extent(trees)[0][1] > DENSE:
+    if extent(trees)[0][1] > DENSE_SPECTRUM_LIMIT:
         return None, None
     hessian = full_hessian(problem, trees)
     matrices, cuts = hessian.matrices(), np.cumsum([0, *hessian.sizes])

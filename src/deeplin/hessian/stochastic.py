@@ -18,7 +18,7 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 
 ONE = np.zeros(1, int)
-"""The number of the only network, for products with its Hessian."""
+"""Index of the only network, for products with its Hessian."""
 
 
 class Trace(NamedTuple):
@@ -44,7 +44,7 @@ def hessian_trace(
     Arguments:
         problem: a `Problem`, a loss or a `TorchLoss`, as for `sharpness`.
         network: one `Network`, pytree of parameters or PyTorch module.
-        samples: number of random vectors, at least 2; each costs a product.
+        samples: number of random vectors, at least 2; each needs one product.
         seed: of the random vectors.
 
     ```python
@@ -78,7 +78,7 @@ class SpectralDensity:
     points: Float[np.ndarray, "samples steps"] = field(repr=False)
     """Ritz values of each random start."""
     weights: Float[np.ndarray, "samples steps"] = field(repr=False)
-    """Their shares of the spectrum; 1 in all for each start."""
+    """Weights of the Ritz values, which sum to 1 for each start."""
     products: int
     """Products of Hessian and vector used."""
 
@@ -139,7 +139,7 @@ def spectral_density(
             for _ in range(limit):
                 recurrence.advance(lambda vectors: hessian(ONE, vectors))
                 check_interrupt()
-            # after a breakdown the recurrence goes on from another vector, which has no weight
+            # after a breakdown the recurrence continues from another vector, which has no weight
             diagonal, off_diagonal = (row[0].astype(float) for row in recurrence.tridiagonal)
             if not np.isfinite(diagonal.sum() + off_diagonal.sum()):
                 raise InputError("the Hessian is not finite here; pass other parameters.")

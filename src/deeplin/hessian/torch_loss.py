@@ -1,6 +1,6 @@
-"""The Hessian of any PyTorch module, by PyTorch's own products of Hessian and vector.
+"""The Hessian of any PyTorch module, by PyTorch's Hessian-vector products.
 
-PyTorch is imported where it is used: whoever passes a module has it.
+PyTorch is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def _torch() -> Any:
 class TorchLoss:
     """The mean loss of a PyTorch module over data: `dl.sharpness(TorchLoss(loss, data), module)`.
 
-    R = (1/n) Σ_i ℓ(module(x_i), y_i), summed over the batches of `data` in their own sizes, so that
-    it does not matter how the rows are cut into batches (unless `training`). The module is
+    R = (1/n) Σ_i ℓ(module(x_i), y_i), with batches of `data` weighted by their sizes, so that the
+    result does not depend on how the rows are split into batches (unless `training`). The module is
     evaluated on the device where its parameters are; its mode, buffers and `.grad` and the state of
-    PyTorch's random numbers are as before afterwards.
+    PyTorch's random number generator are restored afterwards.
 
     Arguments:
         loss: `loss(outputs, targets)`, a mean over the rows, such as `torch.nn.CrossEntropyLoss()`;
@@ -36,8 +36,8 @@ class TorchLoss:
         training: whether batch normalization and dropout act as in training (with the same random
             numbers each time); otherwise the module is evaluated as after `module.eval()`.
 
-    Any function from the module to a scalar tensor may take the place of a `TorchLoss`; the module
-    is then evaluated in the mode that it is in.
+    Any function from the module to a scalar tensor may be passed instead of a `TorchLoss`; the
+    module is then evaluated in its current mode.
 
     ```python
     import deeplin as dl, torch
@@ -87,7 +87,7 @@ class TorchLoss:
             yield 1.0 if self.summed else float(len(first)), self._checked(outputs, targets)
 
     def _checked(self, outputs: Any, targets: Any) -> Any:
-        """The loss of a batch, unless means over batches do not add up to one over all rows."""
+        """Return the loss of a batch, checked to be a mean over its rows."""
         ignored = getattr(self.loss, "ignore_index", None)
         uneven = getattr(self.loss, "weight", None) is not None
         if ignored is not None and not targets.is_floating_point():
@@ -101,7 +101,7 @@ class TorchLoss:
 
 
 def _on_device(part: Any, device: Any) -> Any:
-    """Tensors and NumPy arrays on a device, also inside of tuples, lists and dictionaries."""
+    """Return tensors and NumPy arrays on a device, including those in nested containers."""
     torch = _torch()
     if isinstance(part, np.ndarray):
         part = torch.as_tensor(part)
@@ -117,9 +117,9 @@ def _on_device(part: Any, device: Any) -> Any:
 class TorchHessian:
     """The Hessian of a loss at a module, over the parameters that require gradients.
 
-    Interface of `AutodiffHessian`, for a batch of one. A product differentiates the gradient along
-    the vector, batch by batch: memory is that of one batch, whatever the data. Vectors are in
-    double precision whatever the module's, so that only its own rounding counts.
+    It has the interface of `AutodiffHessian`, for a batch of one. A product differentiates the
+    gradient along the vector, batch by batch, so that memory is that of one batch. Vectors are in
+    double precision for any module, so that only the module's own rounding matters.
     """
 
     dtype = np.dtype(np.float64)
@@ -142,32 +142,32 @@ class TorchHessian:
         self.precision = np.dtype(np.float64 if double else np.float32)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Hv, a row for each of the members (all of them are the one module)."""
+        """Return Hv, a row for each of the members (all of which are the one module)."""
         return np.stack([self._sum(vector) for vector in vectors]).reshape(len(members), -1)
 
     def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Flat vectors of parameters: the coordinates themselves."""
+        """Return flat vectors of parameters, which here are the coordinates themselves."""
         return coordinates
 
     project = expand
 
     def matrices(self) -> np.ndarray:
-        """The matrix, (1, N, N), a product for each row."""
+        """Return the matrix, (1, N, N), by one product for each row."""
         rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
         return rows[None].astype(self.precision)
 
     def gradients(self) -> np.ndarray:
-        """∇R as a flat vector, (1, N)."""
+        """Return ∇R as a flat vector, (1, N)."""
         return self._sum(None)[None]
 
     def value(self) -> float:
-        """R itself."""
+        """Return the value of R."""
         with self._evaluating():
             pairs = [(rows, float(value.detach())) for rows, value in self._terms()]
         return sum(rows * value for rows, value in pairs) / self._share([rows for rows, _ in pairs])
 
     def _sum(self, vector: np.ndarray | None) -> np.ndarray:
-        """The mean over all batches of Hv, or of the gradient where there is no vector."""
+        """Return the mean over all batches of Hv, or of the gradient where there is no vector."""
         torch = _torch()
         total = [
             torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
@@ -184,7 +184,7 @@ class TorchHessian:
         return np.concatenate(flat) / self._share(rows)
 
     def _derivative(self, value: Any, direction: list[Any] | None) -> Iterable[Any]:
-        """The gradient of one batch, or its derivative along a direction."""
+        """Return the gradient of one batch, or its derivative along a direction."""
         torch = _torch()
         if not value.requires_grad:
             return [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -199,7 +199,7 @@ class TorchHessian:
         return torch.autograd.grad(outputs, self.parameters, weights, **own)
 
     def _terms(self) -> Iterator[tuple[float, Any]]:
-        """The weight and the loss of each batch."""
+        """Yield the weight and the loss of each batch."""
         torch = _torch()
         device = self.parameters[0].device
         loss = self.loss
@@ -218,13 +218,13 @@ class TorchHessian:
         yield 1.0, self.loss(self.module)
 
     def _share(self, rows: list[float]) -> float:
-        """What the sum over batches is divided by."""
+        """Return the divisor of the sum over batches."""
         if not rows:
             raise InputError("data has no batches; pass at least one.")
         return 1.0 if isinstance(self.loss, TorchLoss) and self.loss.summed else sum(rows)
 
     def _split(self, vectors: np.ndarray) -> list[Any]:
-        """The parts of flat vectors (last axis) as tensors like the parameters."""
+        """Return the parts of flat vectors (last axis) as tensors like the parameters."""
         torch = _torch()
         parts = np.split(vectors, np.cumsum(self.sizes)[:-1], axis=-1)
         axes = vectors.shape[:-1]
@@ -234,12 +234,12 @@ class TorchHessian:
         ]
 
     def named(self, vectors: np.ndarray) -> dict[str, Any]:
-        """Flat vectors (last axis) as a tensor for each parameter, by its name."""
+        """Return flat vectors (last axis) as one tensor for each parameter, by name."""
         return dict(zip(self.names, self._split(vectors), strict=True))
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Evaluate the module, and leave it and PyTorch's random numbers as they were."""
+        """Evaluate the module, then restore it and PyTorch's random number generator."""
         torch = _torch()
         modes = {child: child.training for child in self.module.modules()}
         buffers = [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]
@@ -248,7 +248,7 @@ class TorchHessian:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
             stack.enter_context(torch.random.fork_rng(devices))
-            # other kernels of attention have no second derivative
+            # other attention kernels have no second derivative
             math = torch.nn.attention.SDPBackend.MATH
             stack.enter_context(torch.nn.attention.sdpa_kernel(math))
             torch.manual_seed(0)
@@ -269,5 +269,5 @@ class TorchHessian:
                     child.training = mode
                 with torch.no_grad():
                     for buffer, before in buffers:
-                        if not torch.equal(buffer, before):  # graphs may still need the others
+                        if not torch.equal(buffer, before):  # others may be part of a graph
                             buffer.copy_(before)

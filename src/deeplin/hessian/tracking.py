@@ -1,8 +1,8 @@
 """Sharpness along a trajectory: each record starts from the eigenvectors of the record before.
 
-Networks are followed in chunks, all records of a chunk by one compiled loop (see `following`), and
-chunks are spread over threads. At every 16th record a larger eigenvalue is sought; where one is
-found, or where the vector turns, it is followed back through the records before, which are at hand.
+Networks are tracked in chunks, all records of a chunk by one compiled loop (see `following`), and
+chunks are distributed over threads. At every 16th record a larger eigenvalue is sought; where one
+is found, or where the vector turns, it is tracked backwards through the earlier records.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 
 NARROW = 16
-"""Linear networks up to this width are followed with the batch axis last."""
+"""Width up to which linear networks are tracked with the batch axis last."""
 CHUNK = 16
-"""Networks that are followed together; fewer are filled up, so that none depends on its batch."""
-EVERY = 16
-"""Records from one search for a larger eigenvalue to the next."""
-FRESH = 64
-"""Records from one search in a fresh direction to the next."""
-SHORT = 8
-"""Records of a call that are too few for a search at its end, unless it is the first."""
-LARGE = 2**20
-"""Numbers of a chunk above which its records are followed one call at a time."""
+"""Number of networks tracked together; smaller chunks are padded, so that results do not depend on
+the batch."""
+SEARCH_EVERY = 16
+"""Number of records between two searches for a larger eigenvalue."""
+FRESH_SEARCH_EVERY = 64
+"""Number of records between two searches in a fresh random direction."""
+SHORT_CALL = 8
+"""Number of records below which a call, except the first, does not search at its end."""
+LARGE_CHUNK = 2**20
+"""Size of a chunk above which each call tracks one record."""
 
 
 class Tracked(NamedTuple):
-    """Sharpness with its evidence, for each network (and each record, along a trajectory)."""
+    """Sharpness with its error, for each network (and each record, along a trajectory)."""
 
     value: np.ndarray
     """Rayleigh quotient: never above the largest eigenvalue."""
@@ -60,18 +61,18 @@ class Tracked(NamedTuple):
 
 
 class SharpnessTracker:
-    """Sharpness of a batch of networks, called again and again as they move.
+    """Tracker of the sharpness of a batch of networks, called repeatedly during training.
 
     Arguments:
         problem: a `Problem` or a loss, as for `sharpness`.
         tolerance: relative accuracy of the value, down to 1e-12 in double precision. The residual
             ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
 
-    A second eigenvector is kept, in case its eigenvalue overtakes. An eigenvalue that rises from
-    far below both, and whose vector hardly meets theirs, is found by a search in a fresh direction
-    at every 64th call: late by so many calls at most. `sharpness_along`, which has all records at
-    hand, searches at every 16th record and at the last one, and goes back and corrects what came
-    before, as it does wherever the vector turns.
+    A second eigenvector is kept, in case its eigenvalue becomes the largest. An eigenvalue that
+    rises from far below both, with a vector nearly orthogonal to theirs, is found by a search in a
+    fresh direction at every 64th call, hence at most that many calls late. `sharpness_along`, which
+    has all records, searches at every 16th record and at the last one, and corrects the earlier
+    records, as it does wherever the vector turns.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -91,17 +92,17 @@ class SharpnessTracker:
         self.clock = 0
 
     def __call__(self, networks: PyTree) -> Tracked:
-        """Sharpness of each network, from the eigenvectors found at the last call."""
+        """Return the sharpness of each network, starting from the eigenvectors of the last call."""
         check_subject(self.problem, networks)
         records = _arrays(as_batch(networks), lambda leaf: leaf[None])
         return Tracked(*(column[0] for column in self._along(records, live=True)))
 
     def along(self, records: PyTree) -> Tracked:
-        """Sharpness at each of several records, (records, batch)."""
+        """Return the sharpness at each of several records, (records, batch)."""
         return self._along(records, live=False)
 
     def _along(self, records: PyTree, live: bool) -> Tracked:
-        """The same; `live` if what is found late can not be put right later."""
+        """Return the same; `live` if later records cannot correct what is found late."""
         count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
         if not self.chunks:
             narrow = is_linear(self.problem, records) and max(records.widths) <= NARROW
@@ -128,12 +129,12 @@ def sharpness_along(
     count: int = 1,
     vectors: bool = False,
 ) -> Tracked | HessianSpectrum:
-    """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
+    """Return the sharpness at each record of a trajectory.
 
-    `trajectory` is `run.trajectory`, or for a loss of your own a pytree whose arrays have a leading
-    record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one, or with
-    `vectors=True`, the spectrum at each record instead (see `hessian_spectrum`), whose arrays have
-    the record axis first.
+    `trajectory` is `run.trajectory`, or for a user-defined loss a pytree whose arrays have a
+    leading record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one,
+    or with `vectors=True`, the result is the spectrum at each record (see `hessian_spectrum`),
+    whose arrays have the record axis first.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -159,7 +160,7 @@ def sharpness_along(
 
 
 def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
-    """The trajectory as a tree with axes for records and batch, and whether it had the latter."""
+    """Return the trajectory with axes for records and batch, and whether it had a batch axis."""
     batched = getattr(trajectory, "batched", False)
     trajectory = getattr(trajectory, "stacked", trajectory)
     leaf, *_ = jax.tree.leaves(parameters(trajectory)[0]) or [None]
@@ -181,63 +182,63 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
         axes = leaf.shape[: leaf.ndim - 2]
         readout = np.broadcast_to(readout, (*axes, readout.shape[-1]))
     networks = eqx.tree_at(lambda n: n.readout, trajectory, readout, is_leaf=lambda x: x is None)
-    networks = jax.tree.map(np.asarray, networks)  # views: a slice by JAX takes half a millisecond
+    networks = jax.tree.map(np.asarray, networks)  # views; a JAX slice takes half a millisecond
     return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
 def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum:
-    """The spectrum at each of several records, (records, batch, …): all as one batch."""
+    """Return the spectrum at each of several records, (records, batch, …), as one batch."""
     axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
     flat = _arrays(records, lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])))
     return spectra(problem, flat, count=count).reshaped(*axes)
 
 
 def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
-    """`function` of each array; what else a loss of one's own keeps in its tree stays."""
-    known = isinstance(tree, Network)  # its arrays may be those of NumPy
+    """Apply `function` to each array of a tree and leave everything else as it is."""
+    known = isinstance(tree, Network)  # its arrays may be NumPy arrays
     return jax.tree.map(lambda leaf: function(leaf) if known or eqx.is_array(leaf) else leaf, tree)
 
 
 @dataclass
 class _Chunk:
-    """Follows some networks of a batch through their records."""
+    """Tracker of some networks of a batch through their records."""
 
     problem: Any
     members: np.ndarray
-    """Their numbers in the batch; the last is repeated to fill the chunk up."""
+    """Their indices in the batch; the last one is repeated to fill the chunk."""
     count: int
-    """How many of them there are."""
+    """Number of networks without the repetitions."""
     tolerance: float
     live: bool = False
     state: State | None = None
     compiled: ClassVar[Callable]
     """`follow`, compiled."""
     earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)
-    """The records of the call before, with what was found there."""
+    """The records of the previous call with their results."""
 
     def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
-        """Write what is found at each record; what was found before may be corrected."""
+        """Write the results of each record; earlier results may be corrected."""
         count, self.live = len(found.value), live
         pieces = [*self.earlier, (records, found)]
         start = 0
         while start < count:
-            end = min(count, start + EVERY - (clock + start - 1) % EVERY)
+            end = min(count, start + SEARCH_EVERY - (clock + start - 1) % SEARCH_EVERY)
             last, places = clock + end - 1, np.arange(start, end)
-            due, fresh = last % EVERY == 0, last if last % FRESH == 0 else None
+            due, fresh = last % SEARCH_EVERY == 0, last if last % FRESH_SEARCH_EVERY == 0 else None
             result, late = self._run(records, places, live or due, fresh)
             self._write(found, places, result, np.ones_like(late))
             if not live:
                 self._correct(pieces, start, end, late)
             start = end
         if not live:
-            if not due and (clock == 0 or count >= SHORT):
+            if not due and (clock == 0 or count >= SHORT_CALL):
                 self._search_at_end(pieces, clock)
             self.earlier = [(records, found)]
 
     def _run(
         self, records: PyTree, places: np.ndarray, search: bool, fresh: int | None
     ) -> tuple[Tracked, np.ndarray]:
-        """Follow the records at `places` in turn, from the state and to the next one.
+        """Track the records at `places` in turn, from the current state to the next.
 
         Also where the records before them may have missed a larger eigenvalue.
         """
@@ -249,11 +250,11 @@ class _Chunk:
         if fresh is not None:
             draw = np.random.default_rng([1, fresh]).standard_normal(size)
             direction[:] = draw / np.linalg.norm(draw)
-        once = self.live or size * len(self.members) > LARGE
+        once = self.live or size * len(self.members) > LARGE_CHUNK
         steps = [places[k : k + 1] for k in range(len(places))] if once else [places]
         parts = []
         for own in steps:
-            piece = self._piece(records, own, 1 if once else EVERY)
+            piece = self._piece(records, own, 1 if once else SEARCH_EVERY)
             last = own[-1] == places[-1]
             self.state, found, higher = self.compiled(
                 operator, data, piece, np.int32(len(own)), self.state, direction,
@@ -266,7 +267,7 @@ class _Chunk:
         return Tracked(value, error, products.astype(np.int64)), np.asarray(higher)
 
     def _write(self, found: Tracked, places: np.ndarray, result: Tracked, chosen: np.ndarray):
-        """Put results where they belong; `chosen` says which networks (at which record)."""
+        """Store results; `chosen` marks which networks (at which record)."""
         own = np.ix_(places, self.members[: self.count])
         chosen = np.broadcast_to(chosen, result.value.shape)[:, : self.count]
         for column, new in zip(found[:2], result[:2], strict=True):
@@ -276,10 +277,11 @@ class _Chunk:
     def _correct(
         self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int, late: np.ndarray
     ) -> None:
-        """Follow what overtook before the record `end` back to where it did.
+        """Track an eigenvalue that overtook before the record `end` back to that record.
 
-        A Rayleigh quotient is never above the largest eigenvalue: the larger of two is right. The
-        piece itself is gone through to its start, and one record beyond; then as long as it helps.
+        A Rayleigh quotient never exceeds the largest eigenvalue, so the larger of two is the better
+        one. The piece is processed back to its start and one record beyond, then as long as values
+        improve.
         """
         if not late.any():
             return
@@ -291,9 +293,9 @@ class _Chunk:
             if piece < 0:
                 break
             records, found = pieces[piece]
-            stop = max(start - 1, 0) if first else max(place - EVERY, 0)
+            stop = max(start - 1, 0) if first else max(place - SEARCH_EVERY, 0)
             stop = min(stop, place - 1)
-            places = np.arange(place - 1, max(stop, place - EVERY) - 1, -1)
+            places = np.arange(place - 1, max(stop, place - SEARCH_EVERY) - 1, -1)
             result, _ = self._run(records, places, False, None)
             known = found.value[np.ix_(places, self.members)]
             better = late & (result.value > known + self.tolerance * np.abs(known))
@@ -303,7 +305,7 @@ class _Chunk:
         self.state = kept
 
     def _search_at_end(self, pieces: list[tuple[PyTree, Tracked]], clock: int) -> None:
-        """A search at the last record, because there may be no later one; what it finds is kept."""
+        """Search at the last record, since there may be no later one, and keep what is found."""
         records, found = pieces[-1]
         kept, last = self.state, np.array([len(found.value) - 1])
         result, higher = self._run(records, last, True, 1 + clock + int(last[0]))
@@ -315,11 +317,11 @@ class _Chunk:
         self._correct(pieces, int(last[0]), int(last[0]) + 1, higher)
 
     def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
-        """The function `follow` takes with its data, the size of a vector and its precision."""
+        """Return the function and data for `follow`, the size of a vector and its precision."""
         raise NotImplementedError
 
     def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
-        """The records at `places` with the networks of this chunk, filled up to `capacity`."""
+        """Return the records at `places` with the networks of this chunk, padded to `capacity`."""
         raise NotImplementedError
 
 
@@ -343,7 +345,7 @@ class _Narrow(_Chunk):
         own = slice(self.members[0], self.members[0] + self.count)
         low, high = sorted((int(places[0]), int(places[-1])))
 
-        def put(target: np.ndarray, array: np.ndarray) -> None:  # slices: half the time of indices
+        def put(target: np.ndarray, array: np.ndarray) -> None:  # slices are faster
             part = array[low : high + 1, own]
             target[:count, : self.count] = part if places[0] == low else part[::-1]
             target[:count, self.count :] = target[:count, self.count - 1 : self.count]

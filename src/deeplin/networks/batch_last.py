@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 Layers = Sequence[Float[Array, "_ _ b"]]
 Rows = Float[Array, "q _ b"]
 UNROLLED = 12
-"""Depth up to which a loop over layers is unrolled: it runs faster, and compiles more slowly."""
+"""Depth up to which a loop over layers is unrolled: this is faster, but compiles more slowly."""
 
 
 def row_times_matrix(rows: Rows, matrix: Float[Array, "m n b"]) -> Rows:
@@ -33,7 +33,7 @@ def matrix_times_column(matrix: Float[Array, "m n b"], columns: Rows) -> Rows:
 def backward_rows(layers: Layers, readout: Float[Array, "width b"] | None) -> list[Rows]:
     """Return V_0 … V_L as rows: V_k = pᵀW_L … W_{k+1}, each (q, d_k, b); V_0 is the product."""
     last = layers[-1]
-    if readout is None:  # the identity need not be multiplied with
+    if readout is None:  # no multiplication by the identity
         identity = jnp.broadcast_to(
             jnp.eye(last.shape[0], dtype=last.dtype)[..., None],
             (*[last.shape[0]] * 2, last.shape[-1]),
@@ -69,8 +69,8 @@ def hessian_product(
 ) -> Callable[[Float[Array, "s N b"]], Float[Array, "s N b"]]:
     """Return v ↦ Hv for the Hessian of R(W) = ℓ(Θ), for stacks of directions of all layers.
 
-    Layers are filled up with zeros to one width D, which adds directions of curvature zero. With
-    the rows V_k, the columns U_k and a direction D_k,
+    Layers are padded with zeros to one width D, which adds directions of zero curvature. With the
+    rows V_k, the columns U_k and a direction D_k,
 
         δV_{k−1} = δV_k W_k + V_k D_k,   δU_{k+1} = W_k δU_k + D_k U_k,
         U_1 = ∇ℓ(Θ),   δU_1 = ∇²ℓ(Θ)δΘ,

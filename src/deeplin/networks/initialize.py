@@ -1,7 +1,7 @@
-"""Initializations of both papers, and starts by name. Every draw depends only on its own key.
+"""Initializations of both papers, and initializations by name.
 
 Each random initialization accepts a batch of keys (and of scales) and then returns a batch of
-networks, so that results do not depend on how runs are grouped.
+networks. Every draw depends only on its own key, so results do not depend on how runs are grouped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCALES = {"residual": 0.25, "identity": 0.01}
 def gaussian(
     key: Array, widths: Iterable[int], scale: ArrayLike, *, activation: str = "linear"
 ) -> Network:
-    """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialization, FM-1).
+    """Draw layers of widths d_0, …, d_L with i.i.d. N(0, scale²) entries (FM-1).
 
     ```python
     import deeplin as dl, jax
@@ -52,7 +52,7 @@ def gaussian(
 
 @validated
 def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: int = 1) -> Network:
-    """Gaussian entries but for one zero layer (counted from 1): meets FM-A1 at small scales."""
+    """Draw Gaussian layers, one of them (counted from 1) zero; meets FM-A1 at small scales."""
     net = gaussian(key, widths, scale)
     if not 1 <= whole_number("layer", layer) <= net.depth:
         raise InputError(f"layer is {layer}; pass a layer from 1 to {net.depth}.")
@@ -65,7 +65,7 @@ def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: in
 def residual(
     key: Array, width: int, depth: int, scale: ArrayLike, readout: ArrayLike | None = None
 ) -> Network:
-    """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialization).
+    """Draw W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialization).
 
     Without `readout` the network is the multivariate one of FM-T5, x ↦ W_L…W_1x.
     """
@@ -80,7 +80,7 @@ def residual(
 
 @validated
 def unit_readout(key: Array, width: int) -> Array:
-    """A uniformly random unit vector: the fixed read-out p of FM-4."""
+    """Draw a uniformly random unit vector, the fixed read-out p of FM-4."""
     _key_dimensions(key)
     vector = standard_normal(key, (whole_number("width", width),))
     return vector / jnp.linalg.norm(vector)
@@ -90,7 +90,7 @@ def unit_readout(key: Array, width: int) -> Array:
 def rank_one(
     direction: ArrayLike, depth: int, *, widths=None, readout: ArrayLike | None = None
 ) -> Network:
-    """Balanced rank-one aligned weights with product `direction` (X-3): the limit of FM as ε → 0.
+    """Return balanced aligned rank-one weights with product `direction`, FM's limit as ε → 0 (X-3).
 
     All layers have the same norm (‖w‖/‖p‖)^{1/L}; W_1 = σ u_1 ŵᵀ, W_k = σ u_k u_{k−1}ᵀ.
     """
@@ -115,7 +115,7 @@ def rank_one(
 def identity_middle(
     key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: ArrayLike, beta: ArrayLike
 ) -> Network:
-    """W_1 ~ N(0, α²), W_L ~ N(0, β²) entrywise, identity in between (BO-D2.3)."""
+    """Draw W_1 ~ N(0, α²) and W_L ~ N(0, β²) entrywise, with identities in between (BO-D2.3)."""
     d, m, q = (
         whole_number(name, value)
         for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs))
@@ -134,7 +134,7 @@ def identity_middle(
 
 @validated
 def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
-    """BO-mod-id (Zou et al.): width d+q, W_1 copies the input, W_L reads the last q units."""
+    """Return BO-mod-id: W_1 copies the input, W_L reads the last q of d+q units (Zou et al.)."""
     d, q = whole_number("inputs", inputs), whole_number("outputs", outputs)
     L = whole_number("depth", depth, minimum=2)
     m = d + q
@@ -153,7 +153,7 @@ def start_by_name(
     readout: ArrayLike | None = None,
     activation: str = "linear",
 ) -> Network:
-    """The start `name` for this problem; a batch of keys (and of scales) gives a batch.
+    """Draw the start `name` for this problem; a batch of keys (and of scales) gives a batch.
 
     - `gaussian`: entries N(0, scale²), by default half of ‖W*‖^{1/L}/√width;
     - `zero_layer`: the same with a first layer of zeros (meets FM-A1);
@@ -232,16 +232,16 @@ def framework_layers(
 
 
 def default_width(problem: Problem) -> int:
-    """At most 32 hidden units, and never fewer than the solution may need."""
+    """Return a hidden width of at most 32 that is not below what the solution may need."""
     return max(min(problem.dimension, 32), min(problem.dimension, problem.outputs))
 
 
 def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
-    """I.i.d. N(0, 1) entries, those of `jax.random.normal`.
+    """Draw i.i.d. N(0, 1) entries, the same as `jax.random.normal`.
 
-    Entry i depends on the key and on i alone, so that a draw is the beginning of any longer one:
-    a few lengths are compiled for all shapes, which otherwise costs a second for a new network.
-    Cut and reshaped in NumPy, which compiles nothing, unless JAX is tracing.
+    Entry i depends only on the key and on i, so that a draw is a prefix of any longer one. Only a
+    few lengths are compiled for all shapes, which otherwise takes a second for a new network.
+    Results are sliced and reshaped in NumPy, which compiles nothing, unless JAX is tracing.
     """
     size = math.prod(shape)
     length = next((n for n in (64, 256, 1024, 4096, 16384) if n >= size), size)
@@ -250,9 +250,9 @@ def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
 
 
 def _split(key: Array, count: int) -> Iterable[Array]:
-    """The keys of `jax.random.split`: number i of them is also `fold_in(key, i)`.
+    """Return the keys of `jax.random.split`, of which number i is also `fold_in(key, i)`.
 
-    That is one program for all counts; JAX's own generator only, as it is set up by default.
+    This needs one program for all counts. It holds for JAX's default generator only.
     """
     alike = jax.config.jax_threefry_partitionable and str(key.dtype) in ("key<fry>", "uint32")  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(key, Tracer) or not alike:
@@ -271,7 +271,7 @@ def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _key_dimensions(key: Array) -> int:
-    """How many axes a single key of this kind has."""
+    """Return the number of axes of a single key of this kind."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim <= 1:
         return 0
     if key.dtype == jnp.uint32 and key.ndim in (1, 2) and key.shape[-1] == 2:

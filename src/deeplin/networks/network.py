@@ -1,4 +1,4 @@
-"""A feed-forward network and its risk, what is trained in any pytree, such trees along a run."""
+"""Feed-forward networks and their risk, layouts of trained pytrees, and trajectories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deeplin.problems.losses import ConvexLoss
 from deeplin.problems.problem import Problem
 
 Loss = Callable[[PyTree], Array]
-"""A loss of one's own: from the parameters to a number."""
+"""A user-defined loss, a function from the parameters to a number."""
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda h: h,
     "gelu": lambda h: jax.nn.gelu(h, approximate=True),  # tanh approximation, as FM-7 was run
@@ -36,15 +36,15 @@ GIVES_ONE = {
     "gelu": 1.1446303090227823,
     "gelu_exact": 1.1444507183528788,
     "relu": 1.0,
-    "tanh": 20.0,  # saturated: 1 to rounding, with slope 0
+    "tanh": 20.0,  # saturated: 1 up to rounding, with slope 0
 }
-"""For each activation a number c with activation(c) = 1: what keeps a unit constant."""
+"""For each activation, a number c with activation(c) = 1, which keeps a unit constant."""
 
 
 class Network(eqx.Module):
     """f(x) = pᵀ W_L … W_1 x, with an activation after every layer but the last if one is named.
 
-    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may carry one leading
+    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may have one leading
     batch axis, `(batch, d_k, d_{k−1})`; the read-out may then be shared, `(d_L,)`, or one for each
     network, `(batch, d_L)`. Without a read-out the last layer is the output.
 
@@ -83,11 +83,11 @@ class Network(eqx.Module):
 
     @property
     def parameters(self) -> tuple[Array, ...]:
-        """What is trained: the weights; with a constant unit W_1, b_1, W_2, … without its own.
+        """The trained arrays: the weights, or W_1, b_1, W_2, … in a network with a constant unit.
 
         A network with biases (`from_arrays`) is x ↦ (x, 1) ↦ …, with layers [[W_k b_k], [0 c]] up
-        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters,
-        and what keeps the unit constant, or stands for a bias that is not there, is none.
+        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters.
+        Entries that keep the unit constant, or stand for an absent bias, are not.
         """
         if self.biased is None:
             return self.weights
@@ -100,7 +100,7 @@ class Network(eqx.Module):
         return tuple(parts)
 
     def with_parameters(self, parameters: Sequence[Any]) -> Network:
-        """The same network with other `parameters`."""
+        """Return the same network with other `parameters`."""
         if self.biased is None:
             return Network(parameters, self.readout, self.activation)
         last, source, weights = _last(self.biased), iter(parameters), []
@@ -118,7 +118,7 @@ class Network(eqx.Module):
     @property
     def widths(self) -> tuple[int, ...]:
         """d_0, …, d_L."""
-        weights = self.weights  # once: Equinox takes a microsecond to look it up
+        weights = self.weights  # once: attribute access in Equinox takes a microsecond
         return (weights[0].shape[-1], *[weight.shape[-2] for weight in weights])
 
     @property
@@ -141,10 +141,10 @@ class Network(eqx.Module):
         return matrix[..., 0] if self.outputs == 1 else matrix
 
     def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
-        """Outputs on the rows of `inputs`, (n, q)."""
+        """Return the outputs on the rows of `inputs`, (n, q)."""
         activation = ACTIVATIONS[self.activation]
         weights = self.weights
-        if self.biased is not None:  # what is no parameter is not trained
+        if self.biased is not None:  # entries that are not parameters have no gradient
             fixed = jax.tree.map(jax.lax.stop_gradient, self)
             weights = fixed.with_parameters(self.parameters).weights
         hidden = jnp.asarray(inputs) @ weights[0].T
@@ -153,7 +153,7 @@ class Network(eqx.Module):
         return hidden if self.readout is None else (hidden @ self.readout)[:, None]
 
     def with_batch(self) -> Network:
-        """The same as a batch, of one if it had no batch axis, with one read-out for each."""
+        """Return the network as a batch (of one if it was single), with one read-out for each."""
         if self.batch is None:
             return jax.tree.map(lambda leaf: leaf[None], self)
         if self.readout is None or self.readout.ndim == 2:
@@ -163,7 +163,7 @@ class Network(eqx.Module):
 
 
 def _last(biased: tuple[bool, ...]) -> int:
-    """The number of the last layer with a bias."""
+    """Return the number of the last layer with a bias."""
     return max(k for k, here in enumerate(biased) if here)
 
 
@@ -174,7 +174,7 @@ def check_activation(name: Any) -> None:
 
 
 def _on_device(array: Any) -> Array:
-    """`jnp.asarray`, which would compile a program for each new shape of a NumPy array."""
+    """Return `jnp.asarray(…)` without compiling a program for each new shape of a NumPy array."""
     try:
         if isinstance(array, np.ndarray):
             return jax.device_put(np.array(array))  # a copy: the device may share its memory
@@ -184,13 +184,13 @@ def _on_device(array: Any) -> Array:
 
 
 def host_arrays(networks: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Weights and read-out in double precision on the host."""
+    """Return the weights and the read-out in double precision on the host."""
     readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
     return [np.asarray(weight, np.float64) for weight in networks.weights], readout
 
 
 def stack(networks: Sequence[Network]) -> Network:
-    """One batch from single networks of the same shape."""
+    """Return single networks of the same shape as one batch."""
     shapes = {(net.widths, net.readout is None, net.activation, net.batch) for net in networks}
     if len(shapes) != 1 or networks[0].batch is not None:
         raise InputError(
@@ -230,7 +230,7 @@ def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
 
 TRAINED, FIXED, STATIC = range(3)
 
-TORCH = (
+TORCH_MESSAGE = (
     "of PyTorch, through which JAX cannot differentiate; pass a Problem with "
     "deeplin.from_torch(module), arrays with a loss written in jax.numpy, or for the sharpness the "
     "module itself with a deeplin.TorchLoss (docs/how-to/pytorch.md)."
@@ -239,10 +239,11 @@ TORCH = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pytree falls into trained arrays, fixed arrays and the rest, and is put together again.
+    """Decomposition of a pytree into trained arrays, fixed arrays and static leaves.
 
-    Of a `Network` the weights are trained and the read-out is fixed; of any other pytree every
-    floating array is trained. Hashable, so that compiled code is kept for equal layouts.
+    In a `Network` the weights are trained and the read-out is fixed; in any other pytree every
+    floating-point array is trained. Layouts are hashable, so that compiled code is reused for equal
+    ones.
     """
 
     structure: Any
@@ -255,7 +256,7 @@ class Layout:
 
     @classmethod
     def of(cls, tree: PyTree) -> Layout:
-        """The layout of a pytree."""
+        """Return the layout of a pytree."""
         leaves, structure = jax.tree.flatten(tree)
         count = len(tree.weights) if isinstance(tree, Network) else len(leaves)
         kinds = tuple(_kind(leaf, k < count) for k, leaf in enumerate(leaves))
@@ -265,18 +266,18 @@ class Layout:
         return cls(structure, kinds, rest, isinstance(tree, Network))
 
     def split(self, tree: PyTree) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Trained and fixed arrays of a tree of this layout, whatever axes they carry."""
+        """Return the trained and the fixed arrays of a tree of this layout."""
         pairs = list(zip(jax.tree.leaves(tree), self.kinds, strict=True))
         trained = tuple(leaf for leaf, kind in pairs if kind == TRAINED)
         return trained, tuple(leaf for leaf, kind in pairs if kind == FIXED)
 
     def tree(self, trained: Sequence[Any], fixed: Sequence[Any]) -> PyTree:
-        """The tree with these arrays; nothing is checked or moved."""
+        """Return the tree with these arrays, without checking or moving them."""
         sources = (iter(trained), iter(fixed), iter(self.rest))
         return jax.tree.unflatten(self.structure, [next(sources[kind]) for kind in self.kinds])
 
     def parameters(self, trained: Sequence[Any]) -> PyTree:
-        """The trained arrays alone: the weights of a network, or the tree with None elsewhere."""
+        """Return the trained arrays: the weights of a network, or the tree with None elsewhere."""
         if self.network:
             return tuple(trained)
         source = iter(trained)
@@ -285,11 +286,11 @@ class Layout:
 
 
 def no_parameters(tree: PyTree) -> InputError:
-    """What to say of a pytree without a floating array in it."""
+    """Return the error message for a pytree without floating-point arrays."""
     kinds = {kind for leaf in jax.tree.leaves(tree) for kind in type(leaf).__mro__}
     if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
-        return InputError(f"the parameters are {TORCH}")
-    return InputError("there are no floating parameters; pass a pytree with arrays in it.")
+        return InputError(f"the parameters are {TORCH_MESSAGE}")
+    return InputError("there are no floating-point parameters; pass a pytree with arrays.")
 
 
 def _kind(leaf: Any, trainable: bool) -> int:
@@ -304,19 +305,19 @@ def _floating(dtype: Any) -> bool:
 
 
 def _of_networks(name: str, meaning: str) -> Any:
-    """The property of a trajectory that its stacked networks have under this name."""
+    """Return a property of a trajectory that its stacked networks have under this name."""
 
     def get(trajectory: Trajectory) -> Any:
         tree = trajectory.stacked
         if not isinstance(tree, Network):
-            raise AttributeError(f"{name}: this is no trajectory of networks; use trajectory[k]")
+            raise AttributeError(f"{name}: this is not a trajectory of networks; use trajectory[k]")
         return getattr(tree, name)
 
     return property(get, doc=meaning)
 
 
 class Trajectory(eqx.Module):
-    """What a run looked like at each record: `trajectory[k]` is a network, or a batch of them.
+    """The networks of a run at each record: `trajectory[k]` is a network, or a batch of them.
 
     A pytree whose arrays have a leading record axis, before the batch axis if there is one. For
     networks `weights`, `readout` and `activation` give those arrays by name; a slice of a
@@ -340,7 +341,7 @@ class Trajectory(eqx.Module):
 
     @classmethod
     def of(cls, trees: Sequence[PyTree], batched: bool) -> Trajectory:
-        """The trajectory through trees of one layout."""
+        """Return the trajectory through trees of one layout."""
         layout = Layout.of(trees[0])
         columns = zip(*(sum(layout.split(tree), ()) for tree in trees), strict=True)
         stacked = (jax.device_put(np.stack([np.asarray(a) for a in column])) for column in columns)
@@ -353,11 +354,11 @@ class Trajectory(eqx.Module):
         return self.layout.tree(self.arrays[:trained], self.arrays[trained:])
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self.arrays[0])
 
     def __getitem__(self, index: Any) -> Any:
-        """One record as a tree, or several as a trajectory."""
+        """Return one record as a tree, or several as a trajectory."""
         part = Trajectory(tuple(a[index] for a in self.arrays), self.layout, self.batched)
         if not isinstance(index, (int, np.integer)):
             return part
@@ -367,7 +368,7 @@ class Trajectory(eqx.Module):
         return tree
 
     def __iter__(self) -> Iterator[Any]:
-        """The records one by one."""
+        """Iterate over the records."""
         return (self[k] for k in range(len(self)))
 
     weights = _of_networks("weights", "W_1 … W_L at every record.")
@@ -383,14 +384,14 @@ class Trajectory(eqx.Module):
 
 
 class Data(NamedTuple):
-    """What a nonlinear network needs: the rows themselves."""
+    """Training data of a nonlinear network: the rows."""
 
     inputs: Float[Array, "n d"]
     targets: Float[Array, "n q"]
 
 
 class LossData(eqx.Module):
-    """The same for another loss than the squared one."""
+    """Training data for a loss other than the squared one."""
 
     inputs: Float[Array, "n d"]
     targets: Float[Array, "n q"]
@@ -398,13 +399,13 @@ class LossData(eqx.Module):
 
 
 def linear_risk(objective: Objective, network: Network) -> Array:
-    """R(W) of a linear network, as a function of the product of its layers."""
+    """Return R(W) of a linear network, as a function of the product of its layers."""
     theta = products.product(network.weights, network.readout)
     return objective.minimal_risk + objective.value_and_gradient(theta)[0]
 
 
 def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Array, ...]]:
-    """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad).
+    """Return R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-grad).
 
     `objective` has `value_and_gradient(Θ)`.
     """
@@ -415,12 +416,12 @@ def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Arr
 
 
 def linear_gradient(objective: Objective, network: Network) -> tuple[Array, ...]:
-    """∇_k R for every layer of a linear network (FM-grad)."""
+    """Return ∇_k R for every layer of a linear network (FM-grad)."""
     return gap_and_gradient(objective, network)[1]
 
 
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
-    """‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear ones, for which it means nothing."""
+    """Return ‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear networks."""
     batch = networks.with_batch()
     if batch.activation != "linear":
         return np.full(len(batch.weights[0]), np.nan)
@@ -429,13 +430,13 @@ def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
 
 
 def data_risk(data: Data, network: Network) -> Array:
-    """R(W) = (1/n)‖Y − f(X)‖² on the rows, for any activation."""
+    """Return R(W) = (1/n)‖Y − f(X)‖² on the rows, for any activation."""
     residual = network(data.inputs) - data.targets
     return jnp.sum(residual**2) / len(data.inputs)
 
 
 def loss_risk(data: LossData, network: Network) -> Array:
-    """R(W) = (1/n)Σφ(f(x_i), y_i) on the rows, for any activation."""
+    """Return R(W) = (1/n)Σφ(f(x_i), y_i) on the rows, for any activation."""
     return jnp.mean(data.loss.value(network(data.inputs), data.targets))
 
 
@@ -444,8 +445,8 @@ def risk_and_data(
 ) -> tuple[Callable[[Any, Network], Array], Any]:
     """Return the pair (risk function, its data) for this kind of network.
 
-    `risk(data, network)` is a pure function of arrays: linear networks get the moments, others the
-    rows. Keeping the data an argument keeps compiled code independent of the problem.
+    `risk(data, network)` is a pure function of arrays: data are the moments for linear networks and
+    the rows for others. As the data are an argument, compiled code does not depend on the problem.
     """
     check_fits(problem, network)
     dtype = network.weights[0].dtype
@@ -464,7 +465,7 @@ def risk_and_data(
 def check_loss(loss: Loss, tree: PyTree) -> None:
     """Raise unless JAX can trace a caller's loss at `tree` and it returns one real number.
 
-    Of a batch of networks the first is tried.
+    For a batch of networks the first one is used.
     """
     if isinstance(tree, Network) and tree.batch is not None:
         tree = jax.tree.map(lambda leaf: leaf[0], tree.with_batch())
@@ -475,9 +476,9 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
             "the loss turns its parameters into NumPy arrays, PyTorch tensors or plain numbers, "
             "through which JAX cannot differentiate; write it with jax.numpy."
         ) from error
-    except Exception as error:  # the caller's own function: whatever it raises
+    except Exception as error:  # a user-defined function may raise anything
         if _from_torch(error):
-            raise InputError(f"the loss is {TORCH}") from error
+            raise InputError(f"the loss is {TORCH_MESSAGE}") from error
         reason = next(iter(str(error).splitlines()), "")[:200]
         raise InputError(
             f"the loss raised {type(error).__name__} on these parameters: {reason}; pass "
@@ -490,7 +491,7 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
 
 
 def _from_torch(error: BaseException) -> bool:
-    """Whether PyTorch raised this: in a frame of its own, or in its compiled code."""
+    """Return whether PyTorch raised this error, in a frame of its own or in its compiled code."""
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "torch":

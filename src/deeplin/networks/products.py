@@ -1,11 +1,10 @@
-"""The linear algebra of a linear network, written once for NumPy and JAX arrays alike.
+"""Linear algebra of linear networks, for NumPy and JAX arrays.
 
-At the end singular values of its layers, by LAPACK on all cores.
+The last part computes singular values of layers, by LAPACK on all cores.
 
-Weights W_1 … W_L may carry any leading axes (batch; records, batch); the read-out p then has the
-same or fewer of them. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and
-Δ = Θ − Θ* its difference from the optimum. Without a read-out the columns of the identity take the
-place of p.
+Weights W_1 … W_L may have any leading axes (batch; records, batch); the read-out p has the same or
+fewer. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and Δ = Θ − Θ* its
+difference from the optimum. Without a read-out, p is the identity matrix.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ import numpy as np
 from deeplin.execution import map_in_threads, thread_count
 
 STACK = 2000
-"""Matrices whose singular values are worth a thread of their own."""
+"""Number of matrices from which a separate thread for their singular values pays off."""
 A = TypeVar("A", np.ndarray, jax.Array)
 
 
 def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
-    """V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
+    """Return V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
     last = weights[-1]
     arrays = last.__array_namespace__()
     columns = (
@@ -39,8 +38,8 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
 
 
 def product(weights: Sequence[A], readout: A | None = None) -> A:
-    """Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
-    first = weights[-1].mT  # W_Lᵀ; the identity need not be multiplied with
+    """Return Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
+    first = weights[-1].mT  # W_Lᵀ: no multiplication by the identity
     result = first if readout is None else first @ readout[..., None]
     for weight in reversed(weights[:-1]):
         result = weight.mT @ result
@@ -48,7 +47,7 @@ def product(weights: Sequence[A], readout: A | None = None) -> A:
 
 
 def forward_products(weights: Sequence[A], columns: A) -> list[A]:
-    """W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
+    """Return W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
     products = [columns]
     for weight in weights[:-1]:
         products.append(weight @ products[-1])
@@ -56,17 +55,17 @@ def forward_products(weights: Sequence[A], columns: A) -> list[A]:
 
 
 def squared_distance(difference: A) -> Any:
-    """‖Δ‖_F², squared as everywhere in the papers."""
+    """Return ‖Δ‖_F², squared as everywhere in the papers."""
     return (difference**2).sum(axis=(-2, -1))
 
 
 def layer_gradients(backward: Sequence[A], forward: Sequence[A]) -> list[A]:
-    """∇_k R = V_k (W_{k−1}…W_1 g)ᵀ for k = 1 … L, from the products of all layers (FM-grad)."""
+    """Return ∇_k R = V_k (W_{k−1}…W_1 g)ᵀ for k = 1 … L, from products of the layers (FM-grad)."""
     return [v @ u.mT for v, u in zip(backward[1:], forward, strict=True)]
 
 
 def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]) -> np.ndarray:
-    """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), for forward products B_k = W_{k−1}…W_1C (X-1)."""
+    """Return Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), with B_k = W_{k−1}…W_1C (X-1)."""
     pairs = zip(forward, backward[1:], strict=True)
     terms = (np.einsum("...ij,...kl->...ikjl", b.mT @ b, v.mT @ v) for b, v in pairs)
     kernel = reduce(np.add, terms)
@@ -75,12 +74,12 @@ def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]
 
 
 def imbalance(weights: Sequence[A]) -> list[A]:
-    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
+    """Return D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k < L, which gradient flow conserves (FM-L1)."""
     return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
 
 
 def drift(weights: Sequence[np.ndarray], initial: Sequence[np.ndarray]) -> np.ndarray:
-    """max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
+    """Return max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
     pairs = zip(imbalance(weights), imbalance(initial), strict=True)
     changes = [np.linalg.norm(now - then, axis=(-2, -1)) for now, then in pairs]
     return np.max([np.zeros(weights[0].shape[:-2]), *changes], axis=0)
@@ -98,7 +97,7 @@ class Extremes(NamedTuple):
 def extreme_singular(matrices: np.ndarray) -> Extremes:
     """Return the extremes of a stack of matrices (…, m, n); the smallest is over min(m, n) values.
 
-    Values of a matrix that is not finite are NaN.
+    The values are NaN for a matrix that is not finite.
     """
     u, s, v = _decomposed(partial(np.linalg.svd, full_matrices=False), matrices)
     return Extremes(s[..., 0], s[..., -1], u[..., :, 0], v[..., 0, :])
@@ -118,9 +117,12 @@ def extreme_values(matrices: np.ndarray) -> np.ndarray:
 
 
 def _extremes_by_gram(matrices: np.ndarray) -> np.ndarray:
-    """As roots of eigenvalues of WᵀW, which take half the time of singular values.
+    """Return the largest and smallest singular values as roots of eigenvalues of WᵀW.
 
-    The square costs the digits of a small σ_min: those matrices are decomposed themselves.
+    This takes half the time of a singular value decomposition.
+
+    Squaring loses the digits of a small σ_min, so matrices with small σ_min are decomposed
+    directly.
     """
     size = np.max(np.abs(matrices), axis=(1, 2), keepdims=True)
     scaled = matrices / np.where(size > 0, size, 1)  # squares of large entries would overflow
@@ -141,7 +143,7 @@ def _decomposed(function: Callable, matrices: np.ndarray) -> list[np.ndarray]:
     *stack, m, n = matrices.shape
     flat = np.asarray(matrices, np.float64).reshape(-1, m, n)
     lost = np.asarray(~np.isfinite(flat).all(axis=(1, 2)))
-    if lost.any():  # LAPACK would refuse the whole stack
+    if lost.any():  # LAPACK would reject the whole stack
         flat = np.where(lost[:, None, None], 0, flat)
     count = min(thread_count(), max(1, len(flat) // STACK))
     parts = map_in_threads(function, np.array_split(flat, count))

@@ -1,6 +1,6 @@
-"""Networks built elsewhere: PyTorch's `Sequential`, or the arrays of any other library.
+"""Networks from other libraries: PyTorch's `Sequential`, or arrays of any library.
 
-PyTorch is never imported here: its layers are recognized by what they carry.
+PyTorch is not imported here: its layers are recognized by their attributes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from deeplin.errors import InputError, finite_array, shown
 from deeplin.networks.network import GIVES_ONE, Network, check_activation
 
 KNOWN = {"ReLU": "relu", "Tanh": "tanh", "GELU none": "gelu_exact", "GELU tanh": "gelu"}
-"""Activations of PyTorch, with what their `approximate` says."""
+"""Activations of PyTorch, with the value of `approximate`."""
 HINTS = {
     "Dropout": "Call module.eval() first: without it the network is a random function",
     "BatchNorm1d": "Fold it into the linear layer before it, or leave it out",
     "LayerNorm": "Leave it out: it divides by the size of its input, which no layer here does",
     "GELU": 'Its approximate is neither "none" nor "tanh"',
 }
-ELSE = (
+OTHER_MODULE_HINT = (
     "Of any other module the sharpness comes from deeplin.sharpness(deeplin.TorchLoss(loss, data), "
     "module) (docs/how-to/pytorch.md)"
 )
@@ -36,15 +36,15 @@ def from_arrays(
     activation: str = "linear",
     inputs_first: bool = False,
 ) -> Network:
-    """A network from any arrays: NumPy, JAX, PyTorch, nested lists.
+    """Return a network from any arrays: NumPy, JAX, PyTorch, nested lists.
 
-    W_k has one row for each output. Libraries that keep kernels the other way round, (inputs,
-    outputs), as Flax and Keras do, need `inputs_first=True`.
+    W_k has one row for each output. Pass `inputs_first=True` for libraries with kernels of shape
+    (inputs, outputs), such as Flax and Keras.
 
     Biases (one vector or None for each layer) become weights of a constant: the network gets one
     more input, the last, which has to be 1 (append a column of ones to the data). If other layers
     than the first have biases, a constant unit with output 1 carries it through the layers. The
-    weights that keep the unit constant are no parameters: `network.parameters` are the given
+    weights that keep the unit constant are not parameters: `network.parameters` are the given
     weights and biases, sharpness and spectra are over them, and networks with an activation are
     trained in them. The closed forms for linear networks (descent without activation, theory,
     certificates) count the constant unit's weights too.
@@ -53,7 +53,7 @@ def from_arrays(
         weights: One matrix for each layer.
         readout: A fixed last vector p, or None.
         biases: One vector or None for each layer; None for a network without biases.
-        activation: What stands between every two layers, one of `deeplin.networks.ACTIVATIONS`.
+        activation: Activation between every two layers, one of `deeplin.networks.ACTIVATIONS`.
         inputs_first: Whether the matrices are (inputs, outputs).
 
     ```python
@@ -80,12 +80,12 @@ def from_arrays(
 
 
 def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
-    """A network from a `torch.nn.Sequential` of linear layers.
+    """Return a network from a `torch.nn.Sequential` of linear layers.
 
     The layers may follow one another directly (a linear network) or with the same activation
     between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
-    `Sequential`s, `Identity`, and `Dropout` in evaluation mode are looked through; anything else
-    is refused by name, with what to do instead. With biases the network has one more input, the
+    `Sequential`s, `Identity`, and `Dropout` in evaluation mode are skipped; any other module raises
+    an `InputError` that says what to do instead. With biases the network has one more input, the
     last, which has to be 1 (append a column of ones to the data); its parameters, over which the
     sharpness is taken, are those of the module. `TorchLoss` measures any other module as it is.
 
@@ -124,10 +124,11 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
 def _with_constant(
     weights: list[np.ndarray], biases: Sequence[Any], activation: str
 ) -> tuple[list[np.ndarray], tuple[bool, ...] | None]:
-    """The layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
+    """Return layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
 
-    The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
-    Then also which layers have biases, unless all weights are parameters.
+    The last row keeps a unit at 1 for the biases of later layers; the layer of the last bias has no
+    such row. The second result says which layers have biases, or is None if all weights are
+    parameters.
     """
     check_activation(activation)
     if len(biases) != len(weights):
@@ -148,7 +149,7 @@ def _with_constant(
 
 
 def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
-    """The bias of a layer as a column, zero where it has none."""
+    """Return the bias of a layer as a column, zero where it has none."""
     if bias is None:
         return np.zeros((len(weight), 1), weight.dtype)
     column = finite_array(f"the bias of layer {layer}", _plain(bias), (1,))
@@ -161,10 +162,10 @@ def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
 
 
 def _layers(module: Any) -> Iterable[Any]:
-    """The layers of nested `Sequential`s, in order."""
+    """Return the layers of nested `Sequential`s, in order."""
     name = type(module).__name__
     if name == "Sequential":
-        for child in module:  # not children(), which leaves out a layer that comes twice
+        for child in module:  # not children(), which skips repeated layers
             yield from _layers(child)
     elif name != "Identity" and not (name == "Dropout" and not getattr(module, "training", True)):
         yield module
@@ -176,20 +177,20 @@ def _activation(layer: Any) -> str:
     if kind in KNOWN:
         return KNOWN[kind]
     raise InputError(
-        f"{name} is no layer of a network here; pass Linear layers, with ReLU, Tanh or GELU "
-        f"between them if they are not linear. {HINTS.get(name, ELSE)}."
+        f"{name} is not supported as a layer; pass Linear layers, with ReLU, Tanh or GELU "
+        f"between them if they are not linear. {HINTS.get(name, OTHER_MODULE_HINT)}."
     )
 
 
 def _matrix(name: str, weight: Any) -> np.ndarray:
-    """The weight as a checked matrix: float32 stays float32, everything else becomes float64."""
+    """Return the weight as a checked matrix: float32 is kept, everything else becomes float64."""
     plain = _plain(weight)
     checked = finite_array(name, plain, (2,))
     return checked.astype(np.float32) if plain.dtype == np.float32 else checked
 
 
 def _plain(values: Any) -> np.ndarray:
-    """NumPy values of an array or of a PyTorch tensor, wherever it lives and whatever tracks it."""
+    """Return NumPy values of an array or of a PyTorch tensor on any device, detached."""
     # NumPy has no bfloat16, in which PyTorch networks are often kept.
     widen = ("double",) if str(getattr(values, "dtype", "")) == "torch.bfloat16" else ()
     try:

@@ -1,4 +1,4 @@
-"""The papers and the talk: their figures, what they say, errata, and the report.
+"""The papers and the talk: their figures, quotes, errata, and the report.
 
 `quotes()` lists every quoted sentence with its verdict, `figure(name, ...)` varies a figure;
 `catalogue` lists the figures.

@@ -1,11 +1,11 @@
 """BO-1, BO-3 and X-wide: wide linear networks against the scale of a layer, d and the depth.
 
-One experiment for both, exactly at any width (X-4), beside the authors' published cells and the law
-that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and standard deviation over the
-runs of each cell of BO's Figures 1 and 3 (linear networks; squared distances), computed from the
-authors' public logs. What is compared with them are expectations over their data too:
-E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3). X-wide asks what such a network keeps
-beside the data, as β → 0 and with depth (X-25 to X-30).
+One experiment serves both, exact at any width (X-4), for comparison with the authors' published
+cells and with the law that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and
+standard deviation over the runs of each cell of BO's Figures 1 and 3 (linear networks; squared
+distances), computed from the authors' public logs. They are compared with expectations that are
+also over the data: E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3). X-wide measures the
+part of such a network orthogonal to the data, as β → 0 and with depth (X-25 to X-30).
 """
 
 from __future__ import annotations
@@ -35,17 +35,22 @@ from deeplin.theory.wide_networks import Start, expected_modes, lazy_motion, wid
 SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
 """BO's setting: n, q, L, and the rate on the mean loss."""
 STABLE = 1500
-"""Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
+"""Dimension below which the authors' step is stable for every draw; beyond it see E-11."""
 
 
 def published() -> pd.DataFrame:
-    """The cells of the logs: figure, log, dimension, scales, width, runs, means, deviations."""
+    """Return the cells of the authors' logs.
+
+    A cell has a figure, log, dimension, scales, width, runs, means and deviations.
+    """
     with files("deeplin.papers").joinpath("bo_logs.csv").open(encoding="utf-8") as source:
         return pd.read_csv(source, comment="#")
 
 
 def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[str, float]:
-    """Mean distance and added risk of BO's setting, over data and start, and its stability number.
+    """Return mean distance, mean added risk and stability number in BO's setting.
+
+    The means are over data and start.
 
     The stability number lr·λ_max = 2lr‖X‖²(a²+b²+a²b²)/(nq) uses the mean of ‖X‖²
     (X-31); descent is stable below 2.
@@ -70,15 +75,16 @@ def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[
 
 @cache
 def _largest_spike() -> float:
-    """The mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
+    """Return the mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
     draws = np.random.default_rng(0).normal(size=(400, SAMPLES, 10))
     return float(np.mean(np.linalg.eigvalsh(draws.mT @ draws)[:, -1]))
 
 
 def compared() -> pd.DataFrame:
-    """Every published cell with α > 0, the law, and z = (logs − law)/standard error.
+    """Return every published cell with α > 0, the law, and z = (logs − law)/standard error.
 
-    Cells with a stability number of 2 or more are not trained as the flow is: `stable` says which.
+    `stable` marks cells with a stability number below 2; descent does not follow the flow in the
+    others.
     """
     cells = published().query("alpha > 0").reset_index(drop=True)
     columns = (cells[name] for name in ("dimension", "alpha", "beta", "width"))
@@ -104,11 +110,11 @@ class WideSweep(Config):
     betas: tuple[float, ...]
     repetitions: int = 20
     flow_from: int = 1600
-    """Where the first draws are past the stability limit of descent (E-11)."""
+    """Dimension from which some draws exceed the stability limit of descent (E-11)."""
 
 
 def units(config: WideSweep) -> list[Unit]:
-    """One unit for each dimension and dynamics: all its scales and repetitions are one batch."""
+    """Return one unit for each dimension and dynamics; its scales and repetitions are one batch."""
     runs = len(config.alphas) * len(config.betas) * config.repetitions
     return [
         Unit({"dimension": dimension, "dynamics": dynamics}, runs=runs)
@@ -163,34 +169,34 @@ def run_wide(config: WideSweep, dimension: int, dynamics: Any) -> pd.DataFrame:
 
 
 def population_of(data: Synthetic) -> Population:
-    """The population that a data set was drawn from."""
+    """Return the population that a data set was drawn from."""
     return Population(np.asarray(data.truth), data.spectrum, drawn=True)
 
 
 def gain_outside(wide: WideRun, k: int, problem: Problem) -> float:
-    """‖Θ_⊥ − Θ_⊥(0)‖² of the k-th network: what it gained beside the data."""
+    """Return ‖Θ_⊥ − Θ_⊥(0)‖² of the k-th network, the change orthogonal to the data."""
     basis, initial = problem.spectrum.vectors, np.asarray(wide.as_run(k).initial.product)
     start = initial - basis @ (basis.T @ initial)
     return np.sum((wide.theta_perp[k] - start) ** 2)
 
 
 def width(dimension: int) -> int:
-    """m = 10(d + q)."""
+    """Return m = 10(d + q)."""
     return 10 * (dimension + OUTPUTS)
 
 
 def expected_distance(alpha: Any, dimension: Any) -> Any:
-    """α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
+    """Return α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
     return alpha**2 * (dimension - SAMPLES) * width(dimension) * OUTPUTS
 
 
 def faithful(table: Table) -> Any:
-    """Runs that follow gradient flow: stable descent, and flow where descent is not stable."""
+    """Return the runs that follow gradient flow: stable descent, else flow."""
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
 
 def compared_with_logs(table: Table, figure: str) -> Any:
-    """Each cell that the authors logged and we ran, with z of the difference of the means."""
+    """Return each cell that the authors logged and we ran, with z of the difference of means."""
     keys: list[str] = ["dimension", "alpha", "beta"]
     digits: Any = {"alpha": 9, "beta": 9}
     ours = table[table["dynamics"] == "descent"].round(digits).groupby(keys)
@@ -206,12 +212,12 @@ def compared_with_logs(table: Table, figure: str) -> Any:
 
 
 def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
-    """Whether our cells are those of the authors' logs; where the step stands for the flow (E-11).
+    """Answer whether our cells agree with the authors' logs, and where descent follows flow (E-11).
 
-    And how large the distance is that a random first layer leaves.
+    It also answers how large the distance due to a random first layer is.
     """
     z = compared_with_logs(table, figure).reset_index()
-    # at the zero scale both are what the loss target leaves: no draw of weights to compare
+    # at scale zero both only reflect the loss target: there are no random weights to compare
     stable = z[(z["dimension"] < STABLE) & (z[["alpha", "beta"]].min(axis=1) > 0)]
     law = compared()
     law = law[(law["figure"] == figure) & law["stable"]]["z"]
@@ -244,13 +250,13 @@ def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
 
 
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
-"""Told apart by its open markers, which the legend names once."""
+"""Style of flow, distinguished by open markers, which the legend names once."""
 
 
 def plot_curves(
     ax: Axes, table: Table, by: str, column: str, lines: dict[Any, str], figure: str
 ) -> None:
-    """A column against another, one line for each of `lines`: our runs, the logs, and the law.
+    """Plot a column against another, one line for each of `lines`: our runs, the logs, and the law.
 
     Descent has error bars, flow open markers; the authors' logged means with 95% intervals are
     crosses; the law (X-29), which needs no simulation, is dotted.
@@ -286,7 +292,7 @@ def plot_curves(
 def plot_against_variance(
     config: WideSweep, table: Table, ax: Axes, *, figure: str, column: str
 ) -> None:
-    """Excess risk or squared distance to Θ_min against α² or β², one curve for each d (BO-1)."""
+    """Plot excess risk or squared distance to Θ_min against α² or β² for each d (BO-1)."""
     scale = "alpha" if "top" in figure else "beta"
     runs = table.assign(variance=table[scale] ** 2)
     if column == "risk":
@@ -300,7 +306,7 @@ def plot_against_variance(
 
 
 def plot_against_dimension(config: WideSweep, table: Table, ax: Axes, *, column: str) -> None:
-    """Excess risk or squared distance to Θ_min against d, one curve for each α (BO-3)."""
+    """Plot excess risk or squared distance to Θ_min against d, one curve for each α (BO-3)."""
     if column == "risk":
         first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
         points = curve(first, "dimension", "interpolant_risk")
@@ -339,12 +345,12 @@ class LastLayers(Config):
 
     dimensions: tuple[int, ...]
     runs: int
-    """Simulated at each β, each with data and weights of its own."""
+    """Number of simulations at each β, each with its own data and weights."""
     betas: tuple[float, ...] = (0.0, 5e-4, 1e-3)
 
 
 def run_last_layer(config: LastLayers, dimension: int, beta: float) -> list[dict[str, float]]:
-    """The mean squared distance to Θ_min over simulated flows, and the law of X-27 and X-29."""
+    """Return the mean squared distance to Θ_min of simulated flows, and the law (X-27, X-29)."""
     m = width(dimension)
     key = run_key(config.seed, dimension=dimension, beta=beta)
     problems = [spiked(config.seed + k, dimension).problem for k in range(config.runs)]
@@ -356,13 +362,13 @@ def run_last_layer(config: LastLayers, dimension: int, beta: float) -> list[dict
 
 
 def logged() -> Table:
-    """The authors' cells at α = 1, with the half-width of their 95 % interval and the law."""
+    """Return the authors' cells at α = 1 with the half-width of their 95% interval and the law."""
     cells = compared().query("figure == 'BO-1-bottom'").sort_values(["dimension", "beta"])
     return cells.assign(half=2 * cells["distance_sd"] / np.sqrt(cells["runs"]))
 
 
 def last_layer_answers(config: LastLayers, table: Table) -> Answers:
-    """What β = 0 leaves: the law, the simulation, the logs."""
+    """Answer what β = 0 leaves, by the law, by simulation and by the logs."""
     zero = table[table["beta"] == 0].set_index("dimension")
     logs = logged()
     zero_logs = logs[logs["beta"] == 0].set_index("dimension")
@@ -381,11 +387,11 @@ def last_layer_answers(config: LastLayers, table: Table) -> Answers:
 HOLLOW: dict[str, Any] = {
     "marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""
 }  # fmt: skip
-"""Simulated networks."""
+"""Style of simulated networks."""
 
 
 def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
-    """Distance against β: law (lines), simulated flows (hollow), the authors' logs (filled)."""
+    """Plot distance against β: the law (lines), simulated flows (hollow), the logs (filled)."""
     logs = logged()
     for color, d in zip(COLORS, config.dimensions, strict=False):
         grid = np.linspace(0, 1e-3, 101)
@@ -404,11 +410,11 @@ def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
 
 @dataclass(frozen=True)
 class Gained(Config):
-    """What Θ_⊥ gains in training, against the depth."""
+    """Config of the growth of Θ_⊥ in training against the depth."""
 
     depths: tuple[int, ...]
     runs: int
-    """Simulated networks of width 10⁶ at each depth."""
+    """Number of simulated networks of width 10⁶ at each depth."""
     first: float = 0.05
     """a = α√m."""
     last: float = 504.49
@@ -417,23 +423,23 @@ class Gained(Config):
 
 @cache
 def gained_problem() -> Problem:
-    """One spiked data set (d = 40, n = 8, q = 2)."""
+    """Return one spiked data set (d = 40, n = 8, q = 2)."""
     return spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
 
 
 def _law(config: Gained, depth: Any) -> float:
-    """‖U(∞) − U(0)‖² to leading order (X-29)."""
+    """Return ‖U(∞) − U(0)‖² to leading order (X-29)."""
     singular = np.linalg.svd(gained_problem().spectrum.coordinates, compute_uv=False)
     return lazy_motion(singular, config.first**2, config.last, depth)
 
 
 def _shape(config: Gained, depth: Any) -> Any:
-    """How the law depends on the depth."""
+    """Return the factor by which the law depends on the depth."""
     return ((depth - 2) / (1 + (depth - 2) * config.first**2)) ** 2
 
 
 def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
-    """‖U(∞) − U(0)‖², to which ‖Θ_⊥(∞) − Θ_⊥(0)‖² is proportional: law, flow and simulation."""
+    """Return ‖U(∞) − U(0)‖², to which the change of Θ_⊥ is proportional: law, flow, simulation."""
     problem = gained_problem()
     a2, b2, width = config.first**2, config.last, 10**6
     before, after = wide_limit(problem, depth, a2, b2)
@@ -458,7 +464,7 @@ def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
 
 
 def gained_answers(config: Gained, table: Table) -> Answers:
-    """How fast Θ_⊥ grows with depth, and how good the law is."""
+    """Answer how fast Θ_⊥ grows with depth, and how accurate the law is."""
     logs = np.log(table[["depth", "flow", "shape", "kept"]])
     slopes = {name: np.polyfit(logs["depth"], logs[name], 1)[0] for name in logs.columns[1:]}
     rows = table.set_index("depth")
@@ -467,7 +473,7 @@ def gained_answers(config: Gained, table: Table) -> Answers:
 
 
 def plot_gained(config: Gained, table: Table, ax: Axes) -> None:
-    """‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulated networks."""
+    """Plot ‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulations."""
     rows = table.sort_values("depth").set_index("depth")
     grid = np.geomspace(3, max(config.depths), 100)
     law, shape = np.array([_law(config, L) for L in grid]), _shape(config, grid)

@@ -55,7 +55,7 @@ class ReluSweep(Config):
 
 
 def units(config: ReluSweep) -> list[Unit]:
-    """One unit for each data set and step: all its scales are one batch."""
+    """Return one unit for each data set and step, with all scales as one batch."""
     pairs = list(product(config.alphas, config.betas))
     runs = [(r, config.learning_rate, pairs) for r in range(config.repetitions)]
     runs += [(r, AUTHORS_STEP, pairs[-1:]) for r in range(config.checked)]
@@ -70,7 +70,7 @@ def units(config: ReluSweep) -> list[Unit]:
 
 
 def _steps(config: ReluSweep, learning_rate: float) -> int:
-    """Steps with this rate over the time of the config."""
+    """Return the number of steps with this rate over the time of the config."""
     return round(config.steps * config.learning_rate / learning_rate)
 
 
@@ -82,7 +82,7 @@ def run_relu(
     initial = _networks(config.seed, repetition, pairs)
     gradients = jax.vmap(jax.grad(_risk(data.problem, initial)))(initial)
     size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
-    alive = np.asarray(size) > 0  # with α = 0 every unit is dead, for ever (E-10)
+    alive = np.asarray(size) > 0  # with α = 0 every unit stays dead (E-10)
     batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
     # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
     steps = _steps(config, learning_rate)
@@ -102,7 +102,7 @@ def run_relu(
 
 
 def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
-    """One network for each pair of scales, from the same random numbers, in float32."""
+    """Return one network for each pair of scales, from the same random numbers, in float32."""
     first, middle, last = (layer.astype(jnp.float32) for layer in unit_layers(seed, repetition))
     alphas, betas = jnp.asarray(pairs, jnp.float32).T[..., None, None]
     middles = jnp.broadcast_to(middle, (len(pairs), *middle.shape))
@@ -110,31 +110,31 @@ def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
 
 
 def _risk(problem: Problem, networks: Network) -> Callable[[Network], jax.Array]:
-    """(1/n)‖Y − f(X)‖² of a network: excess risk where the targets carry no noise."""
+    """Return (1/n)‖Y − f(X)‖² of a network: excess risk where the targets carry no noise."""
     return partial(*risk_and_data(problem, networks))
 
 
 def main_runs(config: ReluSweep, table: Table) -> Table:
-    """The runs of the figure, without those that check its step."""
+    """Return the runs of the figure, without those that check its step."""
     return table[table["learning_rate"] == config.learning_rate]
 
 
 def unit_layers(seed: int, repetition: int) -> Sequence[jax.Array]:
-    """The random numbers behind all scales of a repetition: layers with α = β = 1."""
+    """Return the random numbers shared by all scales of a repetition: layers with α = β = 1."""
     key = run_key(seed, repetition=repetition, part="weights")
     scales = {"alpha": 1.0, "beta": 1.0}
     return initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, **scales).weights
 
 
 def effect(runs: Table, scale: str) -> pd.Series:
-    """Relative change of the risk from the smallest nonzero scale to the largest, by data set."""
+    """Return the relative change of the risk from the smallest nonzero scale to the largest."""
     risks = runs[runs[scale] > 0].pivot(index="repetition", columns=scale, values="risk")
     small, large = risks.iloc[:, 0], risks.iloc[:, -1]
     return (large - small) / small
 
 
 def plot_risk(config: ReluSweep, table: Table, ax: Axes, *, scale: str) -> None:
-    """Excess risk on fresh points against α² or β², with that of the zero predictor."""
+    """Plot excess risk on fresh points against α² or β², with that of the zero predictor."""
     runs = main_runs(config, table)
     points = curve(runs.assign(variance=runs[scale] ** 2), "variance", "risk")
     bars(ax, points, "variance", **series(0, label="trained"))
@@ -156,7 +156,7 @@ def _plot_zero_predictor(ax: Axes, runs: Table) -> None:
 
 
 def first_layer_answers(config: ReluSweep, table: Table) -> Answers:
-    """How large the effect of α is, and what the drawn point at α = 0 is."""
+    """Answer how large the effect of α is, and what the drawn point at α = 0 is."""
     runs = main_runs(config, table)
     dead, top = runs[runs["alpha"] == 0], runs[runs["alpha"] == runs["alpha"].max()]
     return {
@@ -170,7 +170,7 @@ def first_layer_answers(config: ReluSweep, table: Table) -> Answers:
 
 
 def step_answers(config: ReluSweep, table: Table) -> Answers:
-    """With a larger step over the same time, the difference to true descent is measured."""
+    """Answer how far a larger step over the same time is from true descent."""
     if config.learning_rate == AUTHORS_STEP:
         return {}
     keys = ["repetition", "alpha", "beta"]
@@ -229,7 +229,7 @@ def run_interpolating(config: Interpolating, repetition: int) -> list[dict[str, 
 
 
 def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, int]:
-    """Levenberg-Marquardt until the mean squared error is at most `TARGET`."""
+    """Train by Levenberg-Marquardt until the mean squared error is at most `TARGET`."""
     X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
     weights = [np.asarray(weight, np.float64) for weight in start.weights]
     damping = 1.0
@@ -243,7 +243,7 @@ def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, 
         for _ in range(12):
             damped = gram.copy()
             damped.flat[:: len(gram) + 1] += damping
-            # Symmetric: its transpose is the same matrix, in the order LAPACK works in.
+            # Symmetric: the transpose is the same matrix in Fortran order, as LAPACK needs it.
             factor = linalg.cho_factor(damped.T, overwrite_a=True, check_finite=False)
             solved = linalg.cho_solve(factor, residual.ravel(), check_finite=False)
             moves = _adjoint(layers, backward, solved.reshape(residual.shape))
@@ -259,7 +259,7 @@ def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, 
 
 
 def _forward(weights, X, Y) -> tuple[list[np.ndarray], np.ndarray]:
-    """The inputs of every layer, and the residuals."""
+    """Return the inputs of every layer, and the residuals."""
     layers = [X]
     for weight in weights[:-1]:
         layers.append(np.maximum(layers[-1] @ weight.T, 0.0))
@@ -267,7 +267,7 @@ def _forward(weights, X, Y) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def _backward(weights, layers) -> list[np.ndarray]:
-    """Derivative (n, q, width) of the outputs with respect to the preactivations of each layer."""
+    """Return the derivative (n, q, width) of the outputs in the preactivations of each layer."""
     outputs = len(weights[-1])
     found = [np.broadcast_to(np.eye(outputs), (len(layers[0]), outputs, outputs))]
     for weight, layer in zip(weights[:0:-1], layers[:0:-1], strict=True):
@@ -276,25 +276,25 @@ def _backward(weights, layers) -> list[np.ndarray]:
 
 
 def _gram(layers, backward) -> np.ndarray:
-    """JJᵀ without J, whose rows are Kronecker products: Σ_k (δ_kδ_kᵀ) ∘ (h_{k−1}h_{k−1}ᵀ ⊗ 11ᵀ)."""
+    """Return JJᵀ = Σ_k (δ_kδ_kᵀ) ∘ (h_{k−1}h_{k−1}ᵀ ⊗ 11ᵀ) without forming J."""
     n, q, _ = backward[0].shape
     total = np.zeros((n, q, n, q))
     for layer, delta in zip(layers, backward, strict=True):
         rows = delta.reshape(n * q, -1)
         product = (rows @ rows.T).reshape(total.shape)
-        product *= (layer @ layer.T)[:, None, :, None]  # in place: memory is what takes time here
+        product *= (layer @ layer.T)[:, None, :, None]  # in place: memory dominates the cost
         total += product
     return total.reshape(n * q, n * q)
 
 
 def _adjoint(layers, backward, vector) -> list[np.ndarray]:
-    """Jᵀv for each layer."""
+    """Return Jᵀv for each layer."""
     pairs = zip(layers, backward, strict=True)
     return [np.einsum("iom,io->im", delta, vector).T @ layer for layer, delta in pairs]
 
 
 def interpolating_answers(config: Interpolating, table: Table) -> Answers:
-    """What is printed, asked of networks that do interpolate."""
+    """Answer the printed claims for networks that do interpolate."""
     alpha, beta = (effect(runs, "scale") for _, runs in table.groupby("swept"))
     effects = {"alpha": alpha, "beta": beta, "difference": alpha - beta}
     return {
@@ -308,7 +308,7 @@ def interpolating_answers(config: Interpolating, table: Table) -> Answers:
 
 
 def plot_interpolating(config: Interpolating, table: Table, ax: Axes) -> None:
-    """Excess risk against the scale that is swept, for α and for β."""
+    """Plot excess risk against the scale that is swept, for α and for β."""
     for index, (swept, runs) in enumerate(table.groupby("swept")):
         bars(ax, curve(runs, "scale", "risk"), "scale", **series(index, label=rf"$\{swept}$"))
     _plot_zero_predictor(ax, table)
@@ -318,7 +318,7 @@ INTERPOLATING = define_study(
     "bo-2-printed",
     run_interpolating,
     {"repetition": "repetitions"},
-    # The two ends decide: a network takes up to a hundred factorizations of a matrix of size 1500.
+    # Two scales suffice: a network takes up to a hundred factorizations of size 1500.
     paper=Interpolating((1e-4, 1e-3), repetitions=10),
     quick={"repetitions": 4, "samples": 100},
     runs=lambda config: 2 * len(config.scales),

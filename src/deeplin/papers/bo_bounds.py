@@ -1,6 +1,6 @@
 """BO-bounds: the bounds of BO on the measured risk, one term at a time, and Ξ against depth.
 
-On spiked populations and very wide networks, for which the bounds are stated.
+The populations are spiked and the networks very wide, as the bounds require.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ def draw(
     spikes: int = SPIKES,
     noise: float = 1.0,
 ) -> Synthetic:
-    """A data set of a spiked population, from its coordinates."""
+    """Return a data set of a spiked population, from its coordinates."""
     drawn = data_seed(seed, samples=samples, repetition=repetition, part="bounds")
     shape: dict[str, Any] = {"samples": samples, "outputs": OUTPUTS, "spikes": spikes}
     return spiked(drawn, dimension, epsilon=epsilon, noise=noise, **shape)
 
 
 def last_layer(data: Synthetic, depth: int, *, spikes: int = SPIKES) -> float:
-    """β of BO-T3.2 with c = 1: max(1, λ_1^{1/4}√(Ln)(√‖Θ*‖λ_1^{1/4} + q^{1/4})/√s_k)."""
+    """Return β of BO-T3.2 with c = 1: max(1, λ_1^{1/4}√(Ln)(√‖Θ*‖λ_1^{1/4} + q^{1/4})/√s_k)."""
     n = data.problem.samples
     return max(1.0, np.sqrt(depth * n / data.spectrum[spikes:].sum()) * (1 + OUTPUTS**0.25))
 
 
 def weight_keys(seed: int, repetitions: int):
-    """One key for the weights on each data set."""
+    """Return one key for the weights on each data set."""
     return run_keys(seed, [{"repetition": k, "part": "weights"} for k in range(repetitions)])
 
 
 def train(data: list[Synthetic], depth: int, beta: float, keys, *, alpha: float = ALPHA) -> WideRun:
-    """Gradient flow of a network of width 10⁶ on each data set, to a mean loss of 1e-8."""
+    """Train a network of width 10⁶ on each data set by gradient flow to a mean loss of 1e-8."""
     return simulate_wide(
         [source.problem for source in data],
         WIDTH,
@@ -80,15 +80,15 @@ def train(data: list[Synthetic], depth: int, beta: float, keys, *, alpha: float 
 
 
 FIRST_LAYER = 1e-3
-"""Operator norm of the first layer: so small that Ξ does not show (the corollary lets α choose)."""
+"""Operator norm of the first layer, so small that Ξ is negligible (the corollary leaves α free)."""
 QUIET_TERM, MANY = 0.05, 3000
-"""εd/n where it is not swept, and d where n/d is not: both then show little."""
+"""εd/n if it is not swept, and d if n/d is not, so that both terms are small."""
 SWEEPS = {
     "k/n": (16, 8, 4, 2, 1),
     "n/d": (120, 240, 480, 960, 1920),
     "εd/n": (0.8, 0.4, 0.2, 0.1, 0.05),
 }
-"""k, d and εd/n; the last without noise, which would cover it."""
+"""k, d and εd/n; the last without noise, which would dominate it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Rates(Config):
 
 
 def population_sizes(samples: int, term: str, value: float) -> tuple[int, int, float, float]:
-    """k, d, ε and the size of the noise at a point of a sweep."""
+    """Return k, d, ε and the size of the noise at a point of a sweep."""
     if term == "k/n":
         return int(value), MANY, QUIET_TERM * samples / MANY, 1.0
     if term == "n/d":
@@ -110,7 +110,7 @@ def population_sizes(samples: int, term: str, value: float) -> tuple[int, int, f
 
 
 def run_rate(config: Rates, term: str, place: int) -> dict[str, Any]:
-    """The exact excess risk of each trained network, and the term of BO-C3.4 that is swept."""
+    """Return the exact excess risk of each trained network, and the swept term of BO-C3.4."""
     n, value, repetitions = config.samples, SWEEPS[term][place], range(config.repetitions)
     k, d, epsilon, noise = population_sizes(n, term, value)
     data = [draw(config.seed, j, n, d, epsilon, spikes=k, noise=noise) for j in repetitions]
@@ -128,7 +128,7 @@ def run_rate(config: Rates, term: str, place: int) -> dict[str, Any]:
 
 
 def rate_answers(config: Rates, table: Table) -> Answers:
-    """How fast the risk falls with each term, and with which constant."""
+    """Answer how fast the risk falls with each term, and with which constant."""
     means = {term: runs.groupby("size")["risk"].mean() for term, runs in table.groupby("term")}
     powers = {term: slope_interval(np.log(m.index), np.log(m)) for term, m in means.items()}
     return {
@@ -140,7 +140,7 @@ def rate_answers(config: Rates, table: Table) -> Answers:
 
 
 def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
-    """Mean excess risk against the term that is swept; dotted: the term itself."""
+    """Plot mean excess risk against the term that is swept; dotted: the term itself."""
     letters = {
         "k/n": r"$q(k/n + n/d)$, $k$ swept",
         "n/d": r"$q\,n/d$",
@@ -177,11 +177,11 @@ class Depths(Config):
     dimension: int = 40
     epsilon: float = 0.2
     deepest: int = 100
-    """β is that of this depth."""
+    """Depth whose β is used for all depths."""
 
 
 def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
-    """Ξ, what Θ_⊥ gained on the way, and both bounds on Ξ with c = 1."""
+    """Return Ξ, the gain of Θ_⊥ in training, and both bounds on Ξ with c = 1."""
     sizes = config.samples, config.dimension, config.epsilon
     data = [draw(config.seed, k, *sizes) for k in range(config.repetitions)]
     beta = last_layer(data[0], config.deepest)
@@ -205,7 +205,7 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
 
 
 def depth_answers(config: Depths, table: Table) -> Answers:
-    """How what Θ_⊥ gains grows with depth, and how far both bounds on Ξ are above it."""
+    """Answer how the gain of Θ_⊥ grows with depth, and how far both bounds on Ξ are above it."""
     return {
         "growth with depth": {
             "power": power_interval(table, "depth", "gained", "repetition"),
@@ -216,7 +216,7 @@ def depth_answers(config: Depths, table: Table) -> Answers:
 
 
 def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
-    """What Θ_⊥ gained, and Ξ with its two bounds, against depth."""
+    """Plot the gain of Θ_⊥, and Ξ with its two bounds, against depth."""
     # wide and pale: the first term, which both bounds share, is far larger than the second
     wide = {"color": QUIET, "linewidth": 6, "alpha": 0.4}
     styles = {
@@ -248,13 +248,13 @@ class Benign(Config):
     samples: tuple[int, ...]
     repetitions: int
     noises: int
-    """Fresh draws of the noise on the same inputs."""
+    """Number of new draws of the noise on the same inputs."""
     redrawn: int = 1
-    """Data sets for each number of samples on which the noise is drawn again."""
+    """Number of data sets, for each number of samples, on which the noise is drawn again."""
 
 
 def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
-    """Risk and its parts, the bounds of BO with c = 1, and the variance over fresh noise."""
+    """Return the risk and its parts, the bounds of BO with c = 1, and the variance over noise."""
     n, d = samples, round(samples**1.5)
     data = [draw(config.seed, k, n, d, 0.5 / np.sqrt(d)) for k in range(config.repetitions)]
     keys = weight_keys(config.seed, config.repetitions)
@@ -286,9 +286,9 @@ def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
 
 
 def _over_noise(config: Benign, source: Synthetic, population: Population, key, k: int) -> float:
-    """Trace of the empirical covariance of Σ^{1/2}P_XΘ over fresh noise on the same inputs.
+    """Return the trace of the covariance of Σ^{1/2}P_XΘ over fresh noise on the same inputs.
 
-    Trained from the same weights each time.
+    All networks are trained from the same weights.
     """
     if k >= config.redrawn:
         return np.nan
@@ -308,7 +308,7 @@ def _over_noise(config: Benign, source: Synthetic, population: Population, key, 
 
 
 def _variance_error(config: Benign, problem: Problem, population: Population) -> float:
-    """Relative standard error √(2Tr(C²)/(q(N−1)))/Tr(C) of that trace over N draws of the noise."""
+    """Return the relative standard error √(2Tr(C²)/(q(N−1)))/Tr(C) of that trace over N draws."""
     eigenvalues, vectors, _ = problem.spectrum
     half = vectors / np.sqrt(problem.samples * eigenvalues)
     C = half.T @ population.apply(half)
@@ -316,7 +316,7 @@ def _variance_error(config: Benign, problem: Problem, population: Population) ->
 
 
 def benign_answers(config: Benign, table: Table) -> Answers:
-    """Which constant suffices, the variance over the noise, and how fast the risk falls."""
+    """Answer which constant suffices, the variance over the noise, and how fast the risk falls."""
     bound = table["bias_bound"] + table["variance_bound"] + table["xi_bound"]
     ratios = {
         "bias": table["bias"] / table["bias_bound"],
@@ -336,7 +336,7 @@ def benign_answers(config: Benign, table: Table) -> Answers:
 
 
 def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
-    """Risk and its parts against n, each with its bound (c = 1) in the same color, dotted."""
+    """Plot risk and its parts against n, each with its bound (c = 1) in the same color, dotted."""
     means = table.groupby("samples").mean(numeric_only=True)
     parts = {
         "risk": ("spike_bound", "risk; bound of BO-C3.4"),

@@ -1,7 +1,7 @@
-"""The list of all figures, in the order of the report, of all quotes, and a figure varied.
+"""The list of all figures, in the order of the report, of all quotes, and varied figures.
 
-`figures.toml` says what people read of a figure, and names the study, the plot and the answers of
-each of its panels; `quotes.toml` names the studies and the measurement of each sentence.
+`figures.toml` has the texts of a figure, and names the study, the plot and the answers of each of
+its panels; `quotes.toml` names the studies and the measurement of each sentence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODULES = (
     *("fm_1", "fm_2", "fm_residual", "fm_small", "trajectories", "bo_1", "bo_2", "bo_bounds"),
     *("eos", "theorems", "x_batch", "x_rates"),
 )
-"""Those of this package that define studies, with the functions that draw and judge them."""
+"""Modules of this package that define studies, with the functions that draw and judge them."""
 STUDIES = {
     found.name: found
     for module in MODULES
@@ -40,18 +40,18 @@ STUDIES = {
 
 
 def toml_entries(name: str) -> list[dict[str, Any]]:
-    """Read one of this package's lists of entries for people, `name.toml`."""
+    """Read one of this package's lists of entries, `name.toml`."""
     source = files("deeplin.papers").joinpath(f"{name}.toml")
     return tomllib.loads(source.read_text(encoding="utf-8"))[name]
 
 
 def _define_panel(entry: dict[str, Any]) -> Panel:
-    """Make the panel of an entry, with the functions it names in the module of its study."""
+    """Return the panel of an entry, with the functions it names in the module of its study."""
     study = STUDIES[entry["study"]]
     module = sys.modules[study.experiment.home]
 
     def function(name: str) -> Any:
-        """The function that the entry names, with the options that stand beside its name."""
+        """Return the function that the entry names, with the options next to its name."""
         given = entry[name] if isinstance(entry[name], dict) else {"function": entry[name]}
         options = {key: value for key, value in given.items() if key != "function"}
         return partial(getattr(module, given["function"]), **options)
@@ -81,7 +81,7 @@ def _define_panel(entry: dict[str, Any]) -> Panel:
 
 
 def _define_figures() -> tuple[Figure, ...]:
-    """Make the figures of `figures.toml`; a panel `like` another has the rest from that one."""
+    """Return the figures of `figures.toml`; a panel `like` another inherits its other fields."""
     known, figures = {}, []
     for entry in toml_entries("figures"):
         for panel in entry["panels"]:
@@ -94,7 +94,7 @@ def _define_figures() -> tuple[Figure, ...]:
 
 
 FIGURES = _define_figures()
-"""In the order of the report: the papers' figures, the theorems, our own questions."""
+"""Figures in the order of the report: the papers' figures, the theorems, our own questions."""
 PANELS = {panel.name: panel for figure in FIGURES for panel in figure.panels}
 
 
@@ -124,8 +124,8 @@ def figure(name: str, *, preset: str = "quick", ax: Axes | None = None, **change
     """Compute a panel of a paper with some of its settings changed, draw it, and return the axes.
 
     Args:
-        name: of a panel, such as FM-1a, or of a figure, whose first panel is then meant.
-        preset: `quick`, or `paper` for the full protocol, from which the rest is taken.
+        name: name of a panel, such as FM-1a, or of a figure, which stands for its first panel.
+        preset: `quick`, or `paper` for the full protocol; it provides all other fields.
         ax: axes to draw on.
         changes: fields of the study's config (`depths`, `learning_rates`, `steps`, …) or of its
             setting (`samples`, `noise`, `data_seed`, …). Unless `seed` is among them it becomes 1:

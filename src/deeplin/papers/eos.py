@@ -2,8 +2,8 @@
 
 One run below, at and above the critical rate; where the gradient flow from each iterate would end
 (that its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks);
-how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other; early sharpening, and
-what of it the smallest layers explain.
+how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other; early sharpening, and how
+much of it the smallest layers explain.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from deeplin.theory.minimizers import balanced_factors
 PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
 """Rates in units of the critical one, by name."""
 EARLY, SETTLING = 20, 10
-"""Steps in which the sharpness first rises; steps before the central flow is compared."""
+"""Number of steps in which the sharpness first rises, and before the central flow is compared."""
 
 
 @dataclass(frozen=True)
 class Life(InSetting):
-    """One start, trained at three rates on several data sets and seen at every step."""
+    """One start, trained at three rates on several data sets and recorded at every step."""
 
     scale: float
     repetition: int
@@ -53,7 +53,7 @@ class Life(InSetting):
 
 
 def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
-    """Everything that is known of the run, at every step, in units of the edge 2/η."""
+    """Return all quantities of the run at every step, in units of the edge 2/η."""
     setting = config.at(data_seed)
     problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
     one = [{"scale": config.scale, "repetition": config.repetition}]
@@ -80,19 +80,19 @@ def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
 
 
 def _orbit_error(run: Table) -> float:
-    """|mean gap of the last two steps over that of the orbit − 1|."""
+    """Return |mean gap of the last two steps over that of the orbit − 1|."""
     return abs(run["gap"].iloc[-2:].mean() / run["orbit_gap"].iloc[-1] - 1)
 
 
 def _central_error(run: Table) -> float:
-    """Median |mean of two consecutive sharpnesses over that of the central flow − 1|."""
+    """Return the median |mean of two consecutive sharpnesses over that of the central flow − 1|."""
     known = run.dropna(subset=["central"])
     pairs = known["eigenvalue1"].rolling(2).mean().shift(-1)
     return float((pairs / known["central"] - 1).abs().iloc[SETTLING:].median())
 
 
 def life_answers(config: Life, table: Table) -> Answers:
-    """The stages of a run, over the data sets."""
+    """Answer which stages a run has, over the data sets."""
     runs = [
         {
             "place": PLACES[float(factor)],
@@ -116,7 +116,7 @@ def life_answers(config: Life, table: Table) -> Answers:
 
 
 def plot_life(config: Life, table: Table, ax: Axes, *, factor: float) -> None:
-    """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
+    """Plot top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
     run, others = config.split(table[table["factor"] == factor])
     run = run.set_index("step")
     for index in range(5, 1, -1):
@@ -153,12 +153,12 @@ LIFE = define_study(
 )
 
 LEAST = 1e-7
-"""Relative change that counts: a hundred times what the flows are exact to."""
+"""Smallest relative change that counts, a hundred times the accuracy of the flows."""
 
 
 @dataclass(frozen=True)
 class FlowEnds(InSetting):
-    """Descent from many starts at some shares of the critical rate, seen at every step."""
+    """Descent from many starts at fractions of the critical rate, recorded at every step."""
 
     scale: float
     factors: tuple[float, ...]
@@ -168,7 +168,7 @@ class FlowEnds(InSetting):
 
 
 def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
-    """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
+    """Return the sharpness at the end of the flow from every iterate, over the edge 2/η."""
     setting = config.at(data_seed)
     rate = factor * setting.flattest.critical_learning_rate()
     runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
@@ -187,7 +187,7 @@ def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, 
 
 
 def rises(table: Table, stride: int = 1) -> Table:
-    """For each run: start and end, the share of its steps that rise, and its rise over its fall."""
+    """Return start, end, share of rising steps, and rise over fall, for each run."""
     rows, keys = [], ["factor", "data_seed", "repetition"]
     for key, run in table[table["status"] != "diverged"].groupby(keys):
         ends = run.sort_values("step")["end"].to_numpy()[::stride]
@@ -207,7 +207,7 @@ def rises(table: Table, stride: int = 1) -> Table:
 
 
 def flow_answers(config: FlowEnds, table: Table) -> Answers:
-    """What the theorem for scalar networks says, asked of matrices."""
+    """Answer whether the theorem for scalar networks extends to matrices."""
     runs, second = rises(table), rises(table, stride=2)
     share, half = mean_interval(runs["share"].dropna())
     by = runs["factor"]
@@ -229,7 +229,7 @@ def flow_answers(config: FlowEnds, table: Table) -> Answers:
 
 
 def plot_flow_ends(config: FlowEnds, table: Table, ax: Axes) -> None:
-    """Every run, a color for each rate; medians thick, those of the other data sets dashed."""
+    """Plot every run, a color for each rate; medians are thick, other data sets dashed."""
     drawn, others = config.split(table[table["status"] != "diverged"])
     dashed: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--"}
     for color, (_, runs) in zip(COLORS, others.groupby("factor"), strict=False):
@@ -257,7 +257,7 @@ FLOW_ENDS = define_study(
 )
 
 MARGIN = 1e-3
-"""How near to each threshold the modes are counted, on both sides."""
+"""Relative distance from each threshold at which the modes are counted, on both sides."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class ModeOrbits(Config):
 
 
 def run_orbits(config: ModeOrbits) -> list[dict[str, float]]:
-    """For each rate descent from balanced weights, then the orbit by Newton; a row a mode."""
+    """Return one row for each rate and mode: descent from balanced weights, then Newton's orbit."""
     size, targets = len(config.targets), np.array(config.targets)
     inputs = np.sqrt(size / 2) * np.eye(size)  # Σ̂ = I/2: the risk is ½‖Θ − S‖²
     problem = Problem.from_data(inputs, inputs @ np.diag(targets))
@@ -313,7 +313,7 @@ def run_orbits(config: ModeOrbits) -> list[dict[str, float]]:
 
 
 def _crossings(config: ModeOrbits, table: Table) -> dict[str, float]:
-    """For each mode, where it was found to begin, over its threshold: the middle of a bracket."""
+    """Return where each mode was found to begin, over its threshold: the middle of a bracket."""
     found = {}
     by_rate = table.groupby("rate")["modes"].first()
     for count, threshold in enumerate(config.thresholds, start=1):
@@ -323,7 +323,7 @@ def _crossings(config: ModeOrbits, table: Table) -> dict[str, float]:
 
 
 def orbit_answers(config: ModeOrbits, table: Table) -> Answers:
-    """Thresholds, amplitudes and stability."""
+    """Answer for thresholds, amplitudes and stability."""
     moving = table[table["exact"] > 0]
     by_rate = table.groupby("rate").first()
     alone, several = by_rate[by_rate["expected"] == 1], by_rate[by_rate["expected"] > 1]
@@ -342,7 +342,7 @@ def orbit_answers(config: ModeOrbits, table: Table) -> Answers:
 
 
 def plot_amplitudes(config: ModeOrbits, table: Table, ax: Axes) -> None:
-    """Amplitude of each mode against the rate: Newton's orbit (marks) and X-12 (lines)."""
+    """Plot amplitude of each mode against the rate: Newton's orbit (marks) and X-12 (lines)."""
     for index, target in enumerate(config.targets):
         rows, color = table[table["mode"] == index], COLORS[index]
         ax.plot(rows["rate"], rows["exact"], color=color, linewidth=1)
@@ -354,7 +354,7 @@ def plot_amplitudes(config: ModeOrbits, table: Table, ax: Axes) -> None:
 
 
 def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
-    """Largest multiplier of two steps in the whole network."""
+    """Plot largest multiplier of two steps in the whole network."""
     by_rate = table.groupby("rate").first()
     for count in range(len(config.targets) + 1):
         rows = by_rate[by_rate["modes"] == count]
@@ -380,7 +380,7 @@ ORBITS = define_study(
 FACTOR, STEPS = 0.02, 6000
 """Learning rate, in units of the critical one: close to the flow; and steps of descent."""
 HALF = 0.5
-"""Training is early until the gap has shrunk to this share of its start."""
+"""Fraction of the initial gap down to which training counts as early."""
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ class EarlySharpening(InSetting):
 def run_early(
     config: EarlySharpening, scale: float, spread: float, data_seed: int
 ) -> dict[str, np.ndarray]:
-    """How much the sharpness grew, and how much with only some of the layers as trained."""
+    """Return how much the sharpness grew, and how much with only some of the layers trained."""
     setting = config.at(data_seed)
     problem, depth = setting.data.problem, setting.depth
     members = np.arange(config.repetitions)
@@ -428,7 +428,10 @@ def run_early(
 
 
 def _spread(config: EarlySharpening, nets: Network, spread: float) -> Network:
-    """Layers times spread^(−½…½), in an order of each run's own; the product keeps its size."""
+    """Return the layers times spread^(−½…½), in a random order for each run.
+
+    The product keeps its size.
+    """
     depth = len(nets.weights)
     powers = spread ** np.linspace(-0.5, 0.5, depth)
     orders = [
@@ -448,7 +451,7 @@ GROUPS = ["scale", "spread"]
 
 
 def shares(table: Table) -> Table:
-    """For each start and data set: share of runs that sharpen, and median shares of the growth."""
+    """Return, by start and data set, the share of runs that sharpen and median shares of growth."""
     runs = table[table["halved"]]
     grown = runs["growth"] > 0
     explained = {half: (runs[half] / runs["growth"]).where(grown) for half in ("small", "large")}
@@ -458,7 +461,7 @@ def shares(table: Table) -> Table:
 
 
 def early_answers(config: EarlySharpening, table: Table, white: Table) -> Answers:
-    """Whether the sharpness grows early, what carries it, and the exact curve on white inputs."""
+    """Answer whether the sharpness grows early, which layers carry it, and how on white inputs."""
     found = shares(table)
     by = found.groupby(GROUPS)
     off = (white["sharpness"] / white["exact"] - 1).abs()
@@ -470,7 +473,7 @@ def early_answers(config: EarlySharpening, table: Table, white: Table) -> Answer
 
 
 def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
-    """Growth with half of the layers trained against the whole growth, a mark a run."""
+    """Plot growth with half of the layers trained against the whole growth, a mark a run."""
     drawn, _ = config.split(table[table["halved"]])
     for index, (group, rows) in enumerate(drawn.groupby(GROUPS)):
         marks = series(index, linestyle="none")
@@ -481,7 +484,7 @@ def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
 
 
 def _name(group: Any) -> str:
-    """What a start is called, by its scale and the spread of its layers."""
+    """Return the name of a start, by its scale and the spread of its layers."""
     return "scale {}, layers apart by {}".format(*map(number, group))
 
 
@@ -493,7 +496,7 @@ def _name_halves(ax: Axes) -> None:
 def plot_on_data_sets(
     config: EarlySharpening, table: Table, ax: Axes, *, columns: Sequence[str]
 ) -> None:
-    """Columns of `shares` on every data set; that of the larger half of the layers is open."""
+    """Plot columns of `shares` on every data set; that of the larger half of the layers is open."""
     places = {seed: place for place, seed in enumerate(config.data_seeds)}
     for index, (group, rows) in enumerate(shares(table).groupby(GROUPS)):
         place = rows.index.get_level_values("data_seed").map(places) + 0.15 * (index - 1.5)
@@ -530,16 +533,16 @@ class White(Config):
 
 
 def white_problem(dimension: int = 5) -> Problem:
-    """Σ̂ = I and a target of norm SIZE without noise."""
+    """Return a problem with Σ̂ = I and a target of norm SIZE without noise."""
     inputs = np.sqrt(dimension) * np.eye(dimension)
     return Problem.from_data(inputs, inputs @ np.full(dimension, SIZE / np.sqrt(dimension)))
 
 
 def run_white(config: White, share: float, problem: Problem | None = None) -> dict[str, np.ndarray]:
-    """Sharpness along descent from balanced weights on white inputs, and on the exact path.
+    """Return the sharpness along descent from balanced weights on white inputs, and its exact path.
 
-    A rotation and a change of units carry every such problem with one output into every other, so
-    `sharpness / exact` is the same on all.
+    A rotation and a change of units map every such problem with one output to every other, so
+    `sharpness / exact` is the same for all.
     """
     problem, depth = problem or white_problem(), config.depth
     size = problem.optimum_norm
@@ -562,7 +565,7 @@ def run_white(config: White, share: float, problem: Problem | None = None) -> di
 
 
 def plot_white(config: White, white: Table, ax: Axes) -> None:
-    """Sharpness of descent (marks) and of the exact path (lines)."""
+    """Plot sharpness of descent (marks) and of the exact path (lines)."""
     for index, (share, rows) in enumerate(white.groupby("share")):
         ax.plot(rows["time"], rows["exact"], color=COLORS[index], linewidth=1)
         marks = series(index, linestyle="none", label=f"from {number(share)} of the target")

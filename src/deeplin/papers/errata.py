@@ -1,4 +1,4 @@
-"""Where the printed text, the algebra behind it and the authors' own data differ.
+"""Errata: differences between the printed text, its algebra and the authors' data.
 
 `errata.toml` is the only source: the page docs/errata.md, the list of the report and the tests are
 made from it.
@@ -22,9 +22,9 @@ class Erratum(NamedTuple):
     title: str
     where: str
     printed: str
-    """In short; the paragraphs quote it in full."""
+    """Short form of what is printed; the paragraphs quote it in full."""
     finding: str
-    """In one or two sentences."""
+    """Our finding in one or two sentences."""
     paragraphs: list[list[str]]
     """Label and text of each paragraph of the page."""
     tests: list[str]
@@ -44,11 +44,14 @@ ENTRIES = tuple(Erratum(**entry) for entry in _SOURCE["errata"])
 
 ERRATA = tuple(entry for entry in ENTRIES if entry.grade != "note")
 NOTES = tuple(entry for entry in ENTRIES if entry.grade == "note")
-"""Notes on the papers' experiments as run, which are no errata."""
+"""Notes on the papers' experiments as run, which are not errata."""
 
 
 def page() -> str:
-    """The page docs/errata.md; write it with `python -m deeplin.papers.errata docs/errata.md`."""
+    """Return the page docs/errata.md.
+
+    Write it with `python -m deeplin.papers.errata docs/errata.md`.
+    """
     parts = ["# Errata", _SOURCE["introduction"].strip()]
     for grade, heading in GRADES.items():
         parts.append(f"## {heading}")

@@ -1,4 +1,4 @@
-"""What a figure is: panels, each with its study, plot and questions; how it is run and judged."""
+"""Figures: panels with a study, a plot and questions, and how they are run and judged."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 PRESETS = ("quick", "paper")
 Table: TypeAlias = Any
-"""A `pandas.DataFrame`, one row for each run or record. Not annotated as such: type checkers take
-every selection from a DataFrame for a Series as well, and object to most that is done with it."""
+"""A `pandas.DataFrame`, one row for each run or record. It is not annotated as such, because type
+checkers treat every selection from a DataFrame as a possible Series."""
 Answers: TypeAlias = dict[str, dict[str, Any]]
-"""For each question of a panel the values with which its answer in `figures.toml` is filled."""
+"""For each question of a panel, the values that are inserted into its answer in `figures.toml`."""
 
 
 class Question(NamedTuple):
-    """A question of our own, with no pass or fail, and what was measured.
+    """A question of our own and its measured answer, without pass or fail.
 
-    The answer is a sentence with its numbers and their intervals. It is recorded, so that a change
-    is noticed.
+    The answer is a sentence with numbers and their intervals. It is recorded, so that changes are
+    detected.
     """
 
     name: str
@@ -57,7 +57,7 @@ class _Writer(string.Formatter):
     }  # fmt: skip
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Write one value; a text or a whole number is written as it is."""
+        """Format one value; a text or an integer is unchanged."""
         kind, _, name = format_spec.partition(" ")
         if kind == "each":
             return each(name.replace("%", "{}"), value)
@@ -73,7 +73,7 @@ def answered(name: str, entry: Mapping[str, str], **values: Any) -> Question:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """An experiment with one config for each preset: the data behind one or more panels.
+    """An experiment with one config for each preset, which provides the data of one or more panels.
 
     Panels that share a study share its runs: FM-1a, FM-1b and FM-3 are three views of one sweep.
     """
@@ -91,15 +91,15 @@ class Study:
         return {preset: getattr(self, preset) for preset in PRESETS}
 
     def work(self, preset: str) -> float:
-        """Steps of all its runs, or its runs where it has no steps: what its time grows with."""
+        """Return the number of steps of all runs, or of runs without steps, to predict time."""
         units = self.experiment.units(self.presets[preset])
         return float(sum(unit.steps for unit in units) or sum(unit.runs for unit in units))
 
     def expected_seconds(self, preset: str) -> tuple[float, bool]:
-        """Seconds on one core as recorded, or of the quick preset times the ratio of `work`.
+        """Return the recorded seconds on one core, or those of the quick preset scaled by `work`.
 
-        The second says whether they were measured; without a record the time is NaN. A quick
-        preset compiles as long as the full one, so its multiple is more than it will take.
+        The second result says whether they were measured; without a record the time is NaN. A quick
+        preset compiles as long as the full one, so its multiple overestimates the time.
         """
         known = recorded.read(preset, "seconds").get(self.name)
         if known is not None:
@@ -113,28 +113,28 @@ class Panel:
     """One pair of axes: `plot(config, table, ax)` and `questions(config, table)` on one study."""
 
     name: str
-    """As the paper calls it, for example FM-1a."""
+    """Name as in the paper, for example FM-1a."""
     caption: str
     study: Study
     plot: Callable[[Any, Table, Axes], None]
     questions: Callable[..., Sequence[Question]] = lambda config, table: ()
-    """What the project asks of the same table; with `beside` its table comes third."""
+    """The project's own questions about the same table; the table of `beside` comes third."""
     size: tuple[float, float] = SIZE
     """Width and height in inches."""
     beside: Study | None = None
     """Another study that the questions compare with."""
     ours: bool = False
-    """Not a panel of a paper."""
+    """Whether this is not a panel of a paper."""
     theorems: Callable[[Any, Table], dict[str, int]] | None = None
-    """Counts the statements that the table's certificates checked."""
+    """Function that counts the statements checked by the table's certificates."""
 
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A figure of a paper (or a new one beside it) with everything needed to reproduce it."""
+    """A figure of a paper (or a new one) with everything needed to reproduce it."""
 
     name: str
-    """As the paper calls it, for example FM-1."""
+    """Name as in the paper, for example FM-1."""
     title: str
     panels: tuple[Panel, ...]
     printed: str
@@ -159,17 +159,17 @@ def define_study(
     runs: str | Callable[[Any], int] = "",
     steps: str = "",
 ) -> Study:
-    """A study with a unit for each combination of coordinates.
+    """Return a study with a unit for each combination of coordinates.
 
     Args:
-        name: of the study.
+        name: name of the study.
         run: `run(config, **coordinates)` returns rows or columns, to which coordinates that they
             lack are added.
-        over: where the values of each coordinate come from: a field of the config (a whole number
-            counts from 0), or the values themselves. Or a function that lists the units.
+        over: source of the values of each coordinate: a field of the config (an integer n stands
+            for 0 … n−1), or the values themselves. Or a function that lists the units.
         paper: the config of the full protocol.
-        quick: what the quick preset changes of it.
-        runs: the field that says how many runs a unit has, or a function of the config.
+        quick: changes of it in the quick preset.
+        runs: the field with the number of runs of a unit, or a function of the config.
         steps: the field with the steps of each run.
     """
     axes = {} if callable(over) else over
@@ -196,7 +196,7 @@ def define_study(
 
 
 def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figure]:
-    """The figures with these names or with panels of these names (any case); None selects all."""
+    """Return the figures with these names or panels (any case); None selects all."""
     if not names:
         return list(figures)
     known = {figure.name.lower(): figure for figure in figures}
@@ -211,7 +211,7 @@ def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figur
 
 @dataclass(frozen=True)
 class StudyResult:
-    """The rows of a study, and how they came about."""
+    """The rows of a study with its config, failures and time."""
 
     study: Study
     config: Any
@@ -255,12 +255,12 @@ def reproduce(
     quotes: Sequence[Quote] = (),
     progress: Callable[[str], Progress] = lambda title: Progress(),
 ) -> Iterator[FigureResult]:
-    """Compute what the folder `results` lacks and yield each figure as it is finished.
+    """Compute what is missing in the folder `results` and yield each figure as it is finished.
 
     A study that several figures share is computed once; `workers` studies are computed at a time,
-    in threads: compiling and compiled code let them run side by side, and a process of its own
-    would spend more time starting than a quick study takes. `quotes` about the figures' panels are
-    judged with them. Interrupt and call again to go on.
+    in threads: compilation and compiled code run in parallel, and starting a process would take
+    longer than a quick study. `quotes` about the figures' panels are judged with them. After an
+    interruption, call it again to continue.
 
     ```python
     from deeplin.papers.catalogue import FIGURES, reproduce
@@ -294,7 +294,7 @@ def reproduce(
 
 def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress) -> StudyResult:
     config = dataclasses.replace(study.presets[preset], seed=seed)
-    # The folder carries the config's hash: another seed or preset never meets these units.
+    # The folder name has the config's hash: other seeds and presets use other folders.
     folder = results / f"{study.name}-{preset}-{digest(config, size=4).hex()}"
     try:
         outcome = run_sweep(study.experiment, config, folder, progress=progress)

@@ -41,7 +41,7 @@ from deeplin.problems import Problem
 from deeplin.sweep import Unit
 
 CHUNK = 400
-"""Networks whose sharpness is computed at once: they fit the processor's cache."""
+"""Number of networks whose sharpness is computed at once, which fit into the cache."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ScaleSweep(Config):
 
 
 def units(config: ScaleSweep) -> list[Unit]:
-    """One unit for each learning rate: all its scales and repetitions are one batch."""
+    """Return one unit for each learning rate, with all scales and repetitions as one batch."""
     sizes = ((rate, rate.repetitions * len(config.scales)) for rate in config.rates)
     return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate, runs in sizes]
 
@@ -73,7 +73,7 @@ def units(config: ScaleSweep) -> list[Unit]:
 def train_rate(
     config: ScaleSweep, learning_rate: float, steps: int, repetitions: int
 ) -> pd.DataFrame:
-    """The rows of one learning rate, from the authors' starts or from draws of the seed."""
+    """Return the rows of one learning rate, from the authors' starts or from draws of the seed."""
     initial = None
     if config.starts and config.seed == 0:
         initial = sweep_starts(config.starts, learning_rate, repetitions)
@@ -92,7 +92,7 @@ def train(
 ) -> pd.DataFrame:
     """Train the batch; sharpness before and after, distance to w*, risk on training and test data.
 
-    Without `initial` weights they are drawn for each scale and repetition, the same for every η.
+    Without `initial`, weights are drawn for each scale and repetition, the same for every η.
     """
     pairs = product(scales, range(repetitions))
     runs = [{"scale": scale, "repetition": repetition} for scale, repetition in pairs]
@@ -101,7 +101,7 @@ def train(
         initial = setting.networks(seed, runs, np.array([run["scale"] for run in runs]))
     trained = gradient_descent(data.problem, initial, learning_rate, steps)
     settled = np.asarray(trained.status) != "diverged"
-    # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
+    # Diverged runs are in no mean, so their sharpness is not needed; that of zero is cheap.
     ends = jax.tree.map(
         lambda leaf: np.where(settled.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0),
         trained.network.with_batch(),
@@ -124,7 +124,7 @@ def train(
 
 
 def _sharpness(problem: Problem, networks: Network) -> np.ndarray:
-    """Two rows: the sharpness of each network, and its error bound."""
+    """Return two rows: the sharpness of each network, and its error bound."""
     count = len(networks.weights[0])
     pieces = [
         sharpness(problem, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], networks))
@@ -139,7 +139,10 @@ def _risk(problem: Problem, networks: Network) -> np.ndarray:
 
 
 def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
-    """The study of one of the authors' sweeps; `quick` has (η, steps, repetitions) of each rate."""
+    """Return the study of one of the authors' sweeps.
+
+    `quick` has (η, steps, repetitions) of each rate.
+    """
     protocol = SWEEPS[starts]
     rates, fewer = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
     paper = ScaleSweep(setting, protocol.scales, rates, starts)
@@ -157,7 +160,7 @@ class DataSets(InSetting):
 
 
 def train_on(config: DataSets, data_seed: int, relative_rate: float) -> pd.DataFrame:
-    """The rows of a scale sweep, with the data set, the relative rate and its S_min."""
+    """Return the rows of a scale sweep, with the data set, the relative rate and its S_min."""
     setting = config.at(data_seed)
     flattest = setting.flattest
     rate = relative_rate * flattest.critical_learning_rate()
@@ -177,10 +180,10 @@ data_sets_study = partial(
 
 
 def plot_distance(config: ScaleSweep, table: Table, ax: Axes) -> None:
-    """Median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
+    """Plot median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
 
-    A mean of numbers from 1e-32 to 1e-10 would show only its largest; below 1e-15 is rounding.
-    The authors' plots show the mean over the d coordinates (E-9).
+    A mean of numbers from 1e-32 to 1e-10 would show only the largest; values below 1e-15 are
+    rounding. The authors' plots show the mean over the d coordinates (E-9).
     """
     for style, runs in _by_rate(config, table):
         band(ax, curve(runs, "scale", "distance"), "scale", QUARTILES, FLOOR, **style)
@@ -195,7 +198,7 @@ def plot_sharpness(
     upper_bound: bool = False,
     linear: bool = True,
 ) -> None:
-    """Sharpness at initialization and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
+    """Plot sharpness before and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
 
     Only learning rates `below` a limit are drawn, as in the paper.
     """
@@ -218,7 +221,7 @@ def plot_sharpness(
 
 
 def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
-    """Share of runs that diverge, with Wilson's 95% interval (FM-3, FM-5)."""
+    """Plot the share of runs that diverge, with Wilson's 95% interval (FM-3, FM-5)."""
     for index, (style, runs) in enumerate(_by_rate(config, table)):
         points = curve(runs, "scale", "distance")
         share = points["diverged"]
@@ -231,7 +234,7 @@ def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
 
 
 def _by_rate(config: ScaleSweep, table: Table) -> Iterator[tuple[dict[str, Any], Table]]:
-    """The runs of each learning rate that the table has, with the style of their curve."""
+    """Return the runs of each learning rate that the table has, with the style of their curve."""
     for index, rate in enumerate(rate.learning_rate for rate in config.rates):
         runs = table[table["learning_rate"] == rate]
         if len(runs):
@@ -239,7 +242,7 @@ def _by_rate(config: ScaleSweep, table: Table) -> Iterator[tuple[dict[str, Any],
 
 
 def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
-    """Final sharpness over S_min of each surviving run, one column for each data set."""
+    """Plot final sharpness over S_min of each surviving run, one column for each data set."""
     for index, rate in enumerate(config.relative_rates):
         runs = table[(table["relative_rate"] == rate) & (table["status"] != "diverged")]
         places = runs["data_seed"].map({s: k for k, s in enumerate(config.data_seeds)})
@@ -254,7 +257,7 @@ def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
 
 
 def plot_divergence_on_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
-    """Share of runs that diverge against η over 2/S_min, one line for each data set and scale."""
+    """Plot the share of runs that diverge against η over 2/S_min, for each data set and scale."""
     gone = (table["status"] == "diverged").groupby(
         [table["scale"], table["data_seed"], table["relative_rate"]]
     )
@@ -267,7 +270,7 @@ def plot_divergence_on_data_sets(config: DataSets, table: Table, ax: Axes) -> No
 
 
 def data_set_answers(config: DataSets, table: Table) -> Answers:
-    """What FM says about its data set, asked of others of the same recipe."""
+    """Answer the claims of FM about its data set for other data sets of the same kind."""
     by, below = table["data_seed"], table["relative_rate"] < 1
     kept = table["status"] != "diverged"
     learned = (table["distance"] < LEARNED)[below & kept].groupby(by).mean()
@@ -285,7 +288,7 @@ def data_set_answers(config: DataSets, table: Table) -> Answers:
 
 
 def divergence_answers(config: ScaleSweep, table: Table) -> Answers:
-    """Where the probability of divergence grows."""
+    """Answer where the probability of divergence grows."""
     gone = (table["status"] == "diverged").groupby([table["learning_rate"], table["scale"]])
     shares = gone.mean().unstack("scale")
     first = {rate: row.index[row > 0].min() for rate, row in shares.iterrows()}
@@ -345,19 +348,19 @@ PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
 
 
 def fit(runs: Table) -> tuple[Table, Any]:
-    """log10 of the generalization gap and of the sharpness, with their regression line."""
+    """Return log10 of the generalization gap and of the sharpness, with their regression line."""
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
     points = np.log10(points[(points > 0).all(axis=1)])
     return points, stats.linregress(points["sharpness"], points["gap"]) if len(points) > 2 else None
 
 
 def slowest(table: Table) -> Table:
-    """The runs of panel b."""
+    """Return the runs of panel b."""
     return table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
 
 
 def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
-    """Each run one dot, and the regression line (FM-6b)."""
+    """Plot one dot for each run, and the regression line (FM-6b)."""
     points, line = fit(slowest(table))
     ax.scatter(points["sharpness"], points["gap"], s=8, color=COLORS[0], alpha=0.5, linewidth=0)
     ends = np.array([points["sharpness"].min(), points["sharpness"].max()])
@@ -369,7 +372,7 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
 
 
 def relation_answers(config: DataSets, table: Table) -> Answers:
-    """Whether sharper minima generalize worse on other data sets, too."""
+    """Answer whether sharper minima generalize worse on other data sets, too."""
     settled = table[table["status"] != "diverged"]
     lines = {int(s): fit(runs)[1] for s, runs in settled.groupby("data_seed")}
     found = {seed: line for seed, line in lines.items() if line}
@@ -385,7 +388,7 @@ def relation_answers(config: DataSets, table: Table) -> Answers:
 
 
 def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
-    """The regression line of each data set over its range of sharpness, the extremes named."""
+    """Plot the regression line of each data set over its range of sharpness, extremes labeled."""
     settled = table[table["status"] != "diverged"]
     fits = [(seed, runs["sharpness"], fit(runs)[1]) for seed, runs in settled.groupby("data_seed")]
     fits = sorted((found for found in fits if found[2]), key=lambda found: found[2].slope)
@@ -404,11 +407,11 @@ def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
 
 
 DEAD = 1e-3
-"""Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
+"""Final sharpness, in units of 2/η, below which all units of a network are off."""
 
 
 def dead_answers(config: ScaleSweep, table: Table) -> Answers:
-    """How many networks the first steps switch off."""
+    """Answer how many networks the first steps switch off."""
     settled = table[table["status"] != "diverged"]
     height = settled["sharpness"] * settled["learning_rate"] / 2
     start = settled["initial_sharpness"] * settled["learning_rate"] / 2 > 1

@@ -49,7 +49,7 @@ class DepthSweep(InSetting):
     scale: float
 
     def critical(self, table: Table) -> Table:
-        """The exact 2/S_min of each row's depth and data set."""
+        """Return the exact 2/S_min of each row's depth and data set."""
         exact = {
             (depth, seed): self.at(seed, depth=depth).flattest.critical_learning_rate()
             for depth, seed in product(self.depths, self.data_seeds)
@@ -59,7 +59,7 @@ class DepthSweep(InSetting):
 
 
 def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
-    """One row for each run: the authors' starts on their data, or one start for every rate."""
+    """Return one row for each run, from the authors' starts or from one start for every rate."""
     setting = config.at(data_seed, depth=depth)
     rates = np.repeat(config.learning_rates, config.repetitions)
     repetitions = [*range(config.repetitions)] * len(config.learning_rates)
@@ -110,11 +110,11 @@ class CriticalRates(InSetting):
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
-    """From few to many: how far the search gets depends on them."""
+    """Numbers of steps, increasing: the result of the search depends on them."""
 
 
 def _rates(setting: Setting) -> tuple[float, float]:
-    """The exact critical rate 2/S_min and its printed approximation."""
+    """Return the exact critical rate 2/S_min and its printed approximation."""
     flattest = setting.flattest
     return flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
 
@@ -122,7 +122,7 @@ def _rates(setting: Setting) -> tuple[float, float]:
 def run_depth(
     config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
 ) -> list[dict[str, float]]:
-    """One row: the measured rate with its confidence interval, the exact and the printed one."""
+    """Return one row: the measured rate with its interval, the exact and the printed rate."""
     setting = config.at(data_seed, depth=depth)
     measured = empirical_critical_rate(
         setting.data.problem,
@@ -149,7 +149,7 @@ THRESHOLDS = define_study(
 
 
 def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
-    """Median squared distance against η, with the exact and the printed critical rate."""
+    """Plot median squared distance against η, with the exact and the printed critical rate."""
     table, _ = config.split(table)
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
@@ -162,7 +162,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
 
 
 def plot_collapse(config: DepthSweep, table: Table, ax: Axes) -> None:
-    """Median squared distance on every data set against η over its exact critical rate."""
+    """Plot median squared distance on every data set against η over its exact critical rate."""
     runs = table.assign(relative=table["learning_rate"] / config.critical(table))
     for index, depth in enumerate(config.depths):
         for seed in reversed(config.data_seeds):  # the first on top
@@ -177,7 +177,7 @@ def plot_collapse(config: DepthSweep, table: Table, ax: Axes) -> None:
 
 
 def collapse_answers(config: DepthSweep, table: Table) -> Answers:
-    """The threshold on every data set."""
+    """Answer where the threshold is on every data set."""
     relative = table["learning_rate"] / config.critical(table)
     learned = (table["status"] != "diverged") & (table["distance"] < LEARNED)
     by = table["depth"]
@@ -186,7 +186,7 @@ def collapse_answers(config: DepthSweep, table: Table) -> Answers:
 
 
 def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
-    """Measured and printed critical rates relative to the exact 2/S_min."""
+    """Plot measured and printed critical rates relative to the exact 2/S_min."""
     most = max(config.steps)
     table, others = config.split(table)
     others = others[others["steps"] == most]
@@ -215,7 +215,7 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
 
 
 def threshold_answers(config: CriticalRates, table: Table) -> Answers:
-    """How the measured threshold of every depth and data set compares with 2/S_min."""
+    """Answer how the measured threshold of every depth and data set compares with 2/S_min."""
     few, many = min(config.steps), max(config.steps)
     ratio = (table["measured"] / table["exact"]).groupby(
         [table["steps"], table["start"], table["depth"]]
@@ -250,7 +250,7 @@ class ScaleCritical(Config):
 
 
 def run_scale(config: ScaleCritical, scale: float) -> list[dict[str, float]]:
-    """One row: the measured rate with its 95% interval over the starts, over the exact one."""
+    """Return one row: the measured rate over the exact one, with its 95% interval over starts."""
     setting = config.setting
     measured = empirical_critical_rate(
         setting.data.problem,
@@ -269,7 +269,7 @@ def run_scale(config: ScaleCritical, scale: float) -> list[dict[str, float]]:
 
 
 def _study(figure: str, setting: Setting, scales: slice) -> Study:
-    """The critical rates from some scales of a figure's sweep."""
+    """Return the critical rates from some scales of a figure's sweep."""
     paper = ScaleCritical(setting, SWEEPS[figure].scales[scales], starts=12, steps=20_000)
     name, fewer = f"{figure.lower()}-critical", {"starts": 4, "steps": 4_000}
     over = {"scale": "scales"}
@@ -281,13 +281,13 @@ RESIDUAL_CRITICAL = _study("FM-4", RESIDUAL, slice(1, 8, 3))
 
 
 def critical_answers(config: ScaleCritical, table: Table) -> Answers:
-    """Whether the scale moves the critical rate."""
+    """Answer whether the scale moves the critical rate."""
     counts = ", ".join(f"{int(settled)} of {config.starts}" for settled in table["settled"])
     return {"scale": {"ratio": table.set_index("scale")["ratio"], "counts": counts}}
 
 
 def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
-    """Measured critical rate over the exact one, with its 95% interval over the starts."""
+    """Plot measured critical rate over the exact one, with its 95% interval over the starts."""
     bars(ax, table.rename(columns={"ratio": "mean"}), "scale", **series(0))
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
 
@@ -309,7 +309,10 @@ class Contrast(OnDataSets):
 
 
 def run_contrast(config: Contrast, problem: str, data_seed: int) -> dict[str, np.ndarray]:
-    """Final loss relative to its start; rates in units of 2/smoothness, or 2/S_min for depth 10."""
+    """Return the final loss over the initial one.
+
+    Rates are in units of 2/smoothness, or of 2/S_min for depth 10.
+    """
     if problem == "logistic":
         inputs, labels = separable(abs(data_seed)).problem.require_data("logistic regression")
         loss = logistic_descent(inputs, labels[:, 0], config.relative_rates, config.steps)
@@ -320,7 +323,7 @@ def run_contrast(config: Contrast, problem: str, data_seed: int) -> dict[str, np
 
 
 def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
+    """Return the gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
     setting = Setting("residual" if depth > 1 else "gaussian", depth=depth, data_seed=seed)
     problem = setting.data.problem
     rates = np.array(config.relative_rates) * 2 / setting.flattest.exact
@@ -335,21 +338,21 @@ def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np
 
 
 def plot_contrast(config: Contrast, table: Table, ax: Axes) -> None:
-    """Final loss against the learning rate; crosses above the axes: diverged."""
+    """Plot the final loss against the learning rate, with crosses above the axes for divergence."""
     table, _ = config.split(table)
     for index, (name, label) in enumerate(LABELS.items()):
         runs = table[table["problem"] == name]
         style = series(index, label=label)
         ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), **style)
         gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
-        # in a strip of their own: a run that diverged has no final loss
+        # in a separate strip: a diverged run has no final loss
         strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
         ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)
 
 
 def contrast_answers(config: Contrast, table: Table) -> Answers:
-    """Logistic loss at every rate; squared loss below and above its threshold."""
+    """Answer for logistic loss at every rate, and squared loss below and above its threshold."""
     table = table.assign(loss=table["loss"].fillna(np.inf))
     kind, rate = table["problem"] == "logistic", table["relative_rate"]
     above = table[~kind & (rate > 1)]

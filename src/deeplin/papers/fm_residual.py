@@ -30,7 +30,7 @@ from deeplin.theory import (
 )
 
 LEVELS = np.arange(0.0, 6.05, 0.1)
-"""The u at which frequencies are compared with the bound of FM-L3."""
+"""Values of u at which frequencies are compared with the bound of FM-L3."""
 PRINTED_SCALES = (0.1, 0.25, 0.5, 1.0, 1.7)
 """s of the paper's figures (FM-2: 0.25; FM-4: 0 to 1.7), at depth 10 and, in FM-2, 5 to 40."""
 
@@ -46,14 +46,14 @@ class Products(Config):
 
 
 def layers(words: tuple[int, ...], scale: float, depth: int, width: int, count: int):
-    """W_k = I + s/√(Ld) N_k for k = 1 … L, `count` networks at a time."""
+    """Draw W_k = I + s/√(Ld) N_k for k = 1 … L, `count` networks at a time."""
     rng = np.random.default_rng(words)
     size = scale / np.sqrt(depth * width)
     return (np.eye(width) + size * rng.normal(size=(count, width, width)) for _ in range(depth))
 
 
 def run_products(config: Products, scale: float, depth: int) -> pd.DataFrame:
-    """For each draw the least u with which the bounds of FM-L3 (θ = 0) hold for every k."""
+    """Return, for each draw, the least u with which the bounds of FM-L3 (θ = 0) hold for all k."""
     words = coordinate_words(config.seed, scale=scale, depth=depth, part="products")
     product, needed = np.eye(config.width), np.full(config.draws, -np.inf)
     unit_bounds = product_bounds(scale, config.width, 0.0)
@@ -76,14 +76,14 @@ PRODUCTS = define_study(
 
 
 def bound_at(config: Products, scale: float, depth: int, u: np.ndarray) -> np.ndarray:
-    """The failure bound of FM-L3 at θ = 0 before simplification, at most 1."""
+    """Return the failure bound of FM-L3 at θ = 0 before simplification, at most 1."""
     positive = np.maximum(u, 1e-3)  # at u = 0 the bound is above 1 anyway
     log_bound = log_failure_probability(scale, config.width, depth, positive)
     return np.exp(np.minimum(log_bound, 0.0))
 
 
 def product_answers(config: Products, table: Table) -> Answers:
-    """FM-L3 against Monte Carlo, and which networks of the paper it covers."""
+    """Answer how FM-L3 compares with Monte Carlo, and which networks of the paper it covers."""
     excess, factors = [], []
     for (s, L), runs in table.groupby(["scale", "depth"]):
         needed = runs["needed"].to_numpy()
@@ -105,7 +105,7 @@ def product_answers(config: Products, table: Table) -> Answers:
 
 
 def plot_products(config: Products, table: Table, ax: Axes) -> None:
-    """How often the bounds with this u fail: measured at the largest L, and the bound."""
+    """Plot how often the bounds with this u fail at the largest L, and the bound on this."""
     depth = max(config.depths)
     grid = np.linspace(-1, 4, 501)
     for color, s in zip(COLORS, config.scales, strict=False):
@@ -120,7 +120,7 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
 
 
 def run_subproducts(config: Products, scale: float, depth: int) -> dict[str, np.ndarray]:
-    """For each draw the largest norm of all products, and M and m of those with j = 1."""
+    """Return, for each draw, the largest norm of all products, and M and m of those with j = 1."""
     words = coordinate_words(config.seed, scale=scale, depth=depth, part="subproducts")
     weights = np.stack([*layers(words, scale, depth, config.width, config.draws)], axis=1)
     products, longest, first = weights, np.zeros(config.draws), []
@@ -145,7 +145,7 @@ ONE_IN_TWENTY = 0.95
 
 
 def subproduct_answers(config: Products, table: Table) -> Answers:
-    """Eq. (9), and what the probability of a large product does with depth."""
+    """Answer eq. (9), and how the probability of a large product changes with depth."""
     shallow, deep = min(config.depths), max(config.depths)
     shares = {}
     for column in ("first", "any"):
@@ -167,7 +167,7 @@ def subproduct_answers(config: Products, table: Table) -> Answers:
 
 
 def plot_subproducts(config: Products, table: Table, ax: Axes) -> None:
-    """What one draw in twenty exceeds: the largest norms, and M/m of eq. (9)."""
+    """Plot 95% quantiles of the largest norms and of M/m of eq. (9)."""
     shown = table.assign(bound=table["first"] / table["least"])
     lines = {
         "first": ("-", r"$\max_k \|W_k \cdots W_1\|$"),
@@ -186,7 +186,7 @@ def plot_subproducts(config: Products, table: Table, ax: Axes) -> None:
 
 
 STEP = 0.01
-"""η·L: about a hundredth of the stability limit, so that descent stands for the flow."""
+"""η·L, about a hundredth of the stability limit, so that descent approximates the flow."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Displacements(Config):
 
 
 def run_displacement(config: Displacements, depth: int, data_seed: int) -> pd.DataFrame:
-    """max_k ‖θ_k‖_F after training, the rate of decay, and both in the units of FM-T4."""
+    """Return max_k ‖θ_k‖_F after training, the rate of decay, and both in the units of FM-T4."""
     setting = Setting(initialization="residual", depth=depth, data_seed=data_seed)
     problem, d = setting.data.problem, setting.dimension
     words = coordinate_words(config.seed, data_seed=data_seed, depth=depth, part="residual")
@@ -240,14 +240,14 @@ DISPLACEMENTS = define_study(
 
 
 def constants_of(config: Displacements) -> pd.DataFrame:
-    """The constants of FM-T4 and FM-C3, one row for each depth at which FM-L3 is admissible."""
+    """Return the constants of FM-T4 and FM-C3 for each depth at which FM-L3 is admissible."""
     width = Setting().dimension
     found = {L: residual_constants(config.scale, width, L) for L in config.depths}
     return pd.DataFrame({L: c._asdict() for L, c in found.items() if c is not None}).T
 
 
 def displacement_answers(config: Displacements, table: Table) -> Answers:
-    """How far outside the constants of FM-T4 training from residual starts converges."""
+    """Answer how far outside the constants of FM-T4 training from residual starts converges."""
     found: Answers = {
         "displacement": {
             "converged": (table["status"] == "converged").mean(),
@@ -270,7 +270,7 @@ def displacement_answers(config: Displacements, table: Table) -> Answers:
 
 
 def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
-    """Largest ‖θ_k‖_F against depth, each run, with medians."""
+    """Plot largest ‖θ_k‖_F against depth, each run, with medians."""
     ax.plot(table["depth"], table["moved"], ".", color=QUIET, markersize=3, label="runs")
     ax.plot(table.groupby("depth")["moved"].median(), label="median", **series(0))
     ax.set_ylim(0, 1.15 * table["moved"].max())
@@ -292,14 +292,14 @@ class Residual(Config):
 
     scales: tuple[float, ...]
     draws: int
-    """Networks drawn at the depth that X-21 admits."""
+    """Number of networks drawn at the depth that X-21 admits."""
     deepest: int = 500
-    """None are drawn where that is deeper."""
+    """Largest depth at which networks are drawn."""
     widths: tuple[int, ...] = (5, 50)
 
 
 def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str, float]]:
-    """The smallest depths, and how many draws at that of X-21 leave its bounds."""
+    """Return the smallest depths, and how many draws at that of X-21 violate its bounds."""
     tight, wide = (certified_depth(scale, width, margin=margin) for margin in MARGINS)
     assert tight is not None  # the scales are below two
     depths = {
@@ -322,7 +322,7 @@ def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str,
 
 
 def admissible_answers(config: Residual, table: Table) -> Answers:
-    """What X-21 saves, and whether the draws keep its bounds."""
+    """Answer how much X-21 reduces the depth, and whether the draws satisfy its bounds."""
     draws, outside = int(table["drawn"].sum()), int(table["outside"].sum())
     first = table[table["width"] == config.widths[0]].set_index("scale")
     printed = first[first.index.isin(PRINTED_SCALES)]
@@ -342,7 +342,7 @@ def admissible_answers(config: Residual, table: Table) -> Answers:
 
 
 def plot_admissible(config: Residual, table: Table, ax: Axes) -> None:
-    """Smallest depth against s; one color for each width; the networks of the paper."""
+    """Plot smallest depth against s; one color for each width; the networks of the paper."""
     for color, width in zip(COLORS, config.widths, strict=False):
         rows = table[table["width"] == width].sort_values("scale")
         for column, (label, line) in CURVES.items():

@@ -33,11 +33,11 @@ from deeplin.theory import (
 )
 
 REASONABLE = 0.5
-"""In units of 2/S_bal: a reasonably large rate."""
+"""A reasonably large learning rate, in units of 2/S_bal."""
 ON_CURVE = 2_000
-"""Points on the curve of the flow."""
+"""Number of points on the curve of the flow."""
 RECORDS = 2_000
-"""Of descent, at the smallest rate."""
+"""Number of records of descent, at the smallest rate."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Paths(Config):
 
 
 def run_paths(config: Paths, scale: float) -> pd.DataFrame:
-    """How far each descent strays from the curve of the flow from its start."""
+    """Return how far each descent is from the curve of the flow from its start."""
     problem = Setting(depth=config.depth).data.problem
     keys = run_keys(config.seed, [{"path": k} for k in range(config.repetitions)])
     starts = small_start(problem, keys, config.depth, scale)
     ends = gradient_flow(problem, starts, gap=1e-6 * problem.zero_gap)
     time = float(np.max(ends.evidence["time"]))
     flow = gradient_flow(problem, starts, until=time, at=np.linspace(0, time, ON_CURVE)[1:])
-    assert flow.trajectory is not None  # asked for by `at`
+    assert flow.trajectory is not None  # requested by `at`
     curves, sizes = _flat(flow.trajectory), np.linalg.norm(_flat(ends.network), axis=-1)
     factors = np.repeat(config.factors, config.repetitions)
     rates = factors * 2 / balanced_sharpness(problem, config.depth)
@@ -81,7 +81,7 @@ def run_paths(config: Paths, scale: float) -> pd.DataFrame:
 def small_start(
     problem: Problem, keys: Array, depth: int, scale: float, width: int | None = None
 ) -> Network:
-    """Gaussian layers, the last with the sign that lowers the risk (FM-A1)."""
+    """Draw Gaussian layers, the last with the sign that lowers the risk (FM-A1)."""
     hidden = problem.dimension if width is None else width
     start = initialize.gaussian(keys, (problem.dimension, *[hidden] * (depth - 1), 1), scale)
     towards = np.asarray(start.product) @ np.asarray(problem.cross_moment).reshape(-1)
@@ -90,18 +90,18 @@ def small_start(
 
 
 def flow_to_minimum(problem: Problem, start: Network) -> Run:
-    """Gradient flow until the gap is 1e-10 of that of the zero map."""
+    """Integrate gradient flow until the gap is 1e-10 of that of the zero map."""
     return gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
 
 
 def _flat(networks) -> np.ndarray:
-    """All weights of each network in one row."""
+    """Return all weights of each network in one row."""
     layers = [np.asarray(weight) for weight in networks.weights]
     return np.concatenate([w.reshape(*w.shape[:-2], -1) for w in layers], axis=-1)
 
 
 def path_answers(config: Paths, table: Table) -> Answers:
-    """Up to which rate, and from which scale on."""
+    """Answer up to which rate, and from which scale on, descent stays near the flow."""
     factor = max(config.factors)
     top = table[table["factor"] == factor].groupby("scale")["apart"].mean()
     middle = table[np.isclose(table["factor"], REASONABLE)].groupby("scale")["apart"].mean()
@@ -109,7 +109,7 @@ def path_answers(config: Paths, table: Table) -> Answers:
 
 
 def plot_paths(config: Paths, table: Table, ax: Axes) -> None:
-    """Largest distance from the flow's curve against the rate, for each scale."""
+    """Plot largest distance from the flow's curve against the rate, for each scale."""
     for index, (scale, runs) in enumerate(table.groupby("scale")):
         style = series(index, label=f"scale {number(scale)}")
         ax.plot(runs["factor"], runs["apart"], ".", color=style["color"], alpha=0.3)
@@ -141,7 +141,7 @@ class SmallStarts(Config):
 
 
 def run_start(config: SmallStarts, data_seed: int, scale: float) -> list[dict[str, Any]]:
-    """The flow to its end: structure of the layers and sharpness."""
+    """Integrate the flow to its end and return structure of the layers and sharpness."""
     problem = Setting(data_seed=data_seed).data.problem
     key = run_key(config.seed, data_seed=data_seed, part="small")
     start = small_start(problem, key, config.depth, scale)
@@ -160,10 +160,10 @@ def run_start(config: SmallStarts, data_seed: int, scale: float) -> list[dict[st
 
 
 def start_answers(config: SmallStarts, table: Table) -> Answers:
-    """How fast the sharpness tends to S_bal as the start shrinks."""
+    """Answer how fast the sharpness tends to S_bal as the start shrinks."""
     apart = (table["sharpness"] - 1).abs().clip(lower=np.finfo(float).eps)
     logs: Any = np.log(pd.DataFrame({"epsilon": table["epsilon"], "apart": apart}))
-    # at the smallest starts what is left is the last gap of the flow
+    # at the smallest starts only the final gap of the flow remains
     resolved = apart > 1e-9
     slopes = [
         slope_interval(rows["epsilon"], rows["apart"])[0]
@@ -175,7 +175,7 @@ def start_answers(config: SmallStarts, table: Table) -> Answers:
 
 
 def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
-    """Excess rank, misalignment and distance to S_bal against ε, medians over the data sets."""
+    """Plot excess rank, misalignment and distance to S_bal against ε (medians over data sets)."""
     cells = table.assign(apart=(table["sharpness"] - 1).abs()).groupby("scale")
     medians = cells.median(numeric_only=True)
     labels = {
@@ -184,7 +184,7 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
         "apart": r"$|S/S_{\mathrm{bal}} - 1|$",
     }
     for index, (column, label) in enumerate(labels.items()):
-        # the first is open and larger: where two are at the floor, both show
+        # the first is open and larger, so that both are visible at the floor
         style = {"markersize": 8, "markerfacecolor": "none"} if index == 0 else {}
         height = medians[column].clip(lower=1e-15)
         ax.plot(medians["epsilon"], height, label=label, **series(index, **style))
@@ -204,18 +204,18 @@ SMALL_STARTS = define_study(
 
 @dataclass(frozen=True)
 class Ratios(Config):
-    """Where the flow from a vanishing start ends, over S_min, on random data."""
+    """Sharpness at the end of the flow from a vanishing start, over S_min, on random data."""
 
     depths: tuple[int, ...]
     conditions: tuple[float, ...]
     """Condition numbers of the population."""
     data_sets: int
     widths: tuple[int, ...] = (5, 10, 20)
-    """Of the hidden layers, at depth 3 and from a small start."""
+    """Widths of the hidden layers, at depth 3 and from a small start."""
 
 
 def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
-    """S_bal/S_min at every depth (X-2, X-3), and of flows at several widths."""
+    """Return S_bal/S_min at every depth (X-2, X-3), and of flows at several widths."""
     rows = []
     for k in range(config.data_sets):
         problem = flat_minima(k + 1000 * config.seed, condition_number=condition).problem
@@ -234,7 +234,7 @@ def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
 
 
 def ratio_answers(config: Ratios, table: Table) -> Answers:
-    """The abstract's "not on width or depth", as a number."""
+    """Answer the abstract's "not on width or depth" by a number."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     spread = flows.groupby("condition")["ratio"].agg(lambda ratio: ratio.max() / ratio.min() - 1)
     bound = (4 * limits["condition"] / limits["ratio"]).min()
@@ -243,7 +243,7 @@ def ratio_answers(config: Ratios, table: Table) -> Answers:
 
 
 def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
-    """S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
+    """Plot S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
     for color, (depth, rows) in zip(COLORS, limits.groupby("depth"), strict=False):
@@ -281,13 +281,13 @@ class WorstRatios(Config):
 
     depths: tuple[int, ...]
     draws: int
-    """Random data sets at each depth."""
+    """Number of random data sets at each depth."""
     spreads: tuple[float, ...] = (1.5, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
     """Λ/a of the worst data."""
 
 
 def run_worst(config: WorstRatios, depth: int, kind: str) -> list[dict[str, float]]:
-    """S_bal/S_min and Λ/a of each data set of this kind, with the bound of FM-C2."""
+    """Return S_bal/S_min and Λ/a of each data set of this kind, with the bound of FM-C2."""
     return [
         {
             "spread": problem.largest_eigenvalue / problem.alignment,
@@ -308,7 +308,7 @@ def _problems(config: WorstRatios, depth: int, kind: str) -> list[Problem]:
 
 
 def _random(rng: np.random.Generator) -> Problem:
-    """Two to five inputs of very different variances, a target in a random direction of them."""
+    """Draw two to five inputs of very different variances, and a target in a random direction."""
     d = int(rng.integers(2, 6))
     sizes = 10.0 ** rng.uniform(-1.5, 0.5, d)
     target = 10.0 ** rng.uniform(-2, 1, d) * rng.choice([-1, 1], d)
@@ -316,7 +316,7 @@ def _random(rng: np.random.Generator) -> Problem:
 
 
 def _of_two_inputs(c: float, *, degenerate: bool) -> Problem:
-    """Σ̂ = diag(c, ν), a = 1: with ν = 1 and w* = e_2, or with ν → 0."""
+    """Return Σ̂ = diag(c, ν), a = 1: with ν = 1 and w* = e_2, or with ν → 0."""
     second = VANISHING if degenerate else 1.0
     share = (1 - second) / (c - second) if degenerate else 0.0  # of w* along the first axis
     squares = np.array([share, 1 - share])
@@ -327,7 +327,7 @@ def _of_two_inputs(c: float, *, degenerate: bool) -> Problem:
 
 
 def worst_answers(config: WorstRatios, table: Table) -> Answers:
-    """Whether any data exceed the worst case, which attain it, and what it saves against FM-C2."""
+    """Answer whether data exceed the worst case, which attain it, and its gain over FM-C2."""
     pairs = zip(table["depth"], table["spread"], strict=True)
     worst = np.array([worst_sharpness_ratio(int(L), max(c, 1.0)) for L, c in pairs])
     table = table.assign(
@@ -348,7 +348,7 @@ def worst_answers(config: WorstRatios, table: Table) -> Answers:
 
 
 def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
-    """Curves: the worst case of each depth; dots: random data; marks: the worst data; FM-C2."""
+    """Plot the worst case of each depth (curves), random data (dots), the worst data, and FM-C2."""
     c = np.geomspace(1, max(config.spreads), 200)
     table = table[table["spread"] <= c[-1]]
     for color, L in zip(COLORS, config.depths, strict=False):

@@ -19,7 +19,7 @@ from deeplin.papers.statistics import mean_interval, number, share_interval
 
 REPRODUCED, DIFFERS, UNDECIDED = recorded.VERDICTS
 ELISION = "[…]"
-"""Stands in a quote for what is left out."""
+"""Mark of an omission in a quote."""
 
 
 class Part(NamedTuple):
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     lower: float = -math.inf
     upper: float = math.inf
     runs: int = 0
-    """Behind the interval; 0 where nothing is random."""
+    """Number of runs behind the interval; 0 if nothing is random."""
 
     @property
     def verdict(self) -> str:
@@ -56,7 +56,8 @@ class Part(NamedTuple):
 
     @property
     def decided_by(self) -> int | None:
-        """About how many runs would bring the interval to one side of the nearest limit."""
+        """Approximate number of runs that would move the interval to one side of the nearest
+        limit."""
         half = (self.high - self.low) / 2
         apart = min(abs(self.value - self.lower), abs(self.value - self.upper))
         if self.verdict != UNDECIDED or not self.runs or not 0 < apart < half:
@@ -65,21 +66,21 @@ class Part(NamedTuple):
 
 
 def exactly(name: str, value: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A number without an interval."""
+    """Return a number without an interval."""
     return Part(name, float(value), float(value), float(value), lower, upper)
 
 
 def mean_of(name: str, values: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A mean with its 95% interval (Student)."""
+    """Return a mean with its 95% interval (Student)."""
     mean, half = mean_interval(values)
     return Part(name, mean, mean - half, mean + half, lower, upper, len(np.asarray(values)))
 
 
 def share_of(name: str, flags: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A share with Wilson's 95% interval, judged by its value alone where it is 0 or 1.
+    """Return a share with Wilson's 95% interval, judged by its value alone where it is 0 or 1.
 
-    The interval of "20 of 20" reaches down to 0.84: that would leave every sentence about all runs
-    undecided, although not one run speaks against it.
+    The interval of "20 of 20" reaches down to 0.84, which would leave every sentence about all runs
+    undecided, although no run contradicts it.
     """
     flags = np.asarray(flags, dtype=bool)
     value = float(flags.mean()) if flags.size else math.nan
@@ -94,7 +95,7 @@ class Quote:
     """A verbatim sentence with its place, our reading, and the measurement that judges it."""
 
     name: str
-    """Short and unique: under it the verdict is recorded."""
+    """Short and unique name under which the verdict is recorded."""
     paper: str
     """FM, BO or Talk."""
     place: str
@@ -102,14 +103,14 @@ class Quote:
     text: str
     """Verbatim; `[…]` marks what is left out."""
     reading: str
-    """Ours: what is measured, and what the sentence's own hedges mean in numbers."""
+    """Our reading: what is measured, and what the hedges of the sentence mean in numbers."""
     panel: str
     """The panel that shows it."""
     studies: tuple[Study, ...]
     measure: Callable[..., Sequence[Part]]
-    """`measure(config, table)` of the first study; the tables of the others follow."""
+    """`measure(config, table)` of the first study, followed by the tables of the others."""
     why: str = ""
-    """Where the full protocol differs: the part, and the erratum or note that explains it."""
+    """If the full protocol differs: the part, and the erratum or note that explains it."""
 
     @property
     def verdict(self) -> str:
@@ -122,9 +123,9 @@ class Quote:
         return recorded.quote(self.name).get("value", "")
 
     def judge(self, config: Any, *tables: Any, preset: str = "paper") -> dict[str, Any]:
-        """Measure the tables and return the verdict with everything a page shows of it.
+        """Measure the tables and return the verdict with all data for the page.
 
-        The quick preset never says `differs` where the full protocol is known to reproduce: its
+        The quick preset never returns `differs` if the full protocol is recorded as reproduced: its
         few runs then leave the sentence undecided.
         """
         parts = [part for part in self.measure(config, *tables) if not math.isnan(part.value)]
@@ -148,7 +149,7 @@ class Quote:
 
 
 def _value(parts: Sequence[Part], verdict: str) -> str:
-    """The part that decides; of several that agree, the one nearest to its limits."""
+    """Return the part that decides; of several that agree, the one nearest to its limits."""
     if not parts:
         return "nothing to measure"
 
@@ -175,7 +176,7 @@ _LIGATURES = re.compile(r"ff[il]?|f[il]")
 
 
 def letters(text: str) -> str:
-    """Reduce a text to what every extraction of it keeps.
+    """Reduce a text to the letters that every extraction from a PDF keeps.
 
     ASCII letters in lower case; letters that extractions lose (Greek, ligatures) become `*`.
     """
@@ -189,7 +190,8 @@ def letters(text: str) -> str:
 
 
 APART, PIECE = 4_000, 15
-"""Letters that a figure or footnote may put into a sentence; the least that stands on each side."""
+"""Maximum number of letters of an interruption by a figure or footnote, and minimum on each side of
+it."""
 
 
 def missing(quotes: Iterable[Any], folder: Path) -> list[Any]:
@@ -217,7 +219,7 @@ def _stands(quote: str, text: str) -> bool:
 
 
 def _after(piece: str, text: str, place: int) -> int:
-    """Where a piece ends in the text, whole or with one interruption; −1 if it is not there."""
+    """Return where a piece ends in the text, with at most one interruption; −1 if not found."""
     found = text.find(piece, place)
     if found >= 0:
         return found + len(piece)

@@ -1,8 +1,8 @@
-"""How the papers' sentences about experiments are measured (see `quotes.toml`).
+"""Measurements of the papers' sentences about experiments (see `quotes.toml`).
 
-Limits stand here before the runs that they judge. Of FM and the Talk, averages are over the runs
-that do not diverge, as FM, Appendix C says. Of BO, descent is judged as the authors ran it where
-their step is unstable (E-11).
+Limits were fixed before the runs that they judge. For FM and the Talk, averages are over the runs
+that do not diverge, as in FM, Appendix C. For BO, descent is judged as the authors ran it, also
+where their step is unstable (E-11).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ AROUND = {"lower": 0.9, "upper": 1.1}
 MOST = 0.95
 """*Succeeds*, *fails*: nineteen of twenty, the printed repetitions of a cell."""
 LAST_ITERATE = 1.01
-"""Up to which a last iterate at the edge, which still oscillates, is not above 2/η.
+"""Largest sharpness over 2/η of a last iterate, which oscillates at the edge, that is not above it.
 
 A miss by the last iterate is no difference, and a hundredth is what we allow it. This is the one
 limit that was not there before a result: it was 1 + 10⁻⁶ when a quick run first came out above it,
 a margin for rounding alone, which a last iterate does not obey. The value is shown beside it.
 """
 FEW = 3
-"""A mean of fewer surviving runs is not judged."""
+"""Smallest number of surviving runs whose mean is judged."""
 CLOSE = 0.1
 """*Close*, *small*: a tenth."""
 SIGNIFICANT = 0.05
@@ -47,19 +47,19 @@ SIGNIFICANT = 0.05
 
 
 def kept(table: Table) -> Table:
-    """The runs that do not diverge, with their sharpness over 2/η as `height` and `start`."""
+    """Return the runs that do not diverge, with sharpness over 2/η as `height` and `start`."""
     runs = table[table["status"] != "diverged"]
     edge = 2 / runs["learning_rate"]
     return runs.assign(height=runs["sharpness"] / edge, start=runs["initial_sharpness"] / edge)
 
 
 def shown(table: Table) -> Table:
-    """The runs that do not diverge at the rates of panel b."""
+    """Return the runs that do not diverge at the rates of panel b."""
     return kept(table[table["learning_rate"] < fm_1.SHOWN_BELOW])
 
 
 def cells(runs: Table, *by: str) -> Iterator[tuple[str, Any]]:
-    """The groups of at least FEW runs, each with its name."""
+    """Return the groups of at least FEW runs, each with its name."""
     letters = {"learning_rate": "η = ", "scale": "scale ", "depth": "depth "}
     for key, group in runs.groupby(list(by)):
         if len(group) >= FEW:
@@ -68,30 +68,30 @@ def cells(runs: Table, *by: str) -> Iterator[tuple[str, Any]]:
 
 
 def means(runs: Table, column: str, *by: str, name: str = "", **limits: float) -> list[Part]:
-    """The mean of a column over each cell, with its limits."""
+    """Return the mean of a column over each cell, with its limits."""
     found = cells(runs, *by)
     return [mean_of(name + cell, group[column], **limits) for cell, group in found]
 
 
 def largest(runs: Table) -> Table:
-    """At each rate the runs of the largest scale that at least FEW of them survive."""
+    """Return, for each rate, the runs of the largest scale with at least FEW surviving runs."""
     counts = runs.groupby(["learning_rate", "scale"]).size()
     tops = counts[counts >= FEW].reset_index().groupby("learning_rate")["scale"].max()
     return runs[runs["scale"] == runs["learning_rate"].map(tops)]
 
 
 def smallest(runs: Table) -> Table:
-    """The runs of the smallest scale."""
+    """Return the runs of the smallest scale."""
     return runs[runs["scale"] == runs["scale"].min()]
 
 
 def critical(config: ScaleSweep) -> float:
-    """2/S_min of the data and depth (X-2)."""
+    """Return 2/S_min of the data and depth (X-2)."""
     return config.setting.flattest.critical_learning_rate()
 
 
 def fails_above(config: ScaleSweep, table: Table) -> list[Part]:
-    """Share of all runs above the critical rate that do not settle at w*."""
+    """Return the share of all runs above the critical rate that do not settle at w*."""
     above = table[table["learning_rate"] > critical(config)]
     return [
         share_of(name, group["status"] != "converged", lower=MOST)
@@ -100,7 +100,7 @@ def fails_above(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def learns_below(config: ScaleSweep, table: Table) -> list[Part]:
-    """At each scale the share of surviving runs below the critical rate that end at w*."""
+    """Return the share of surviving runs below the critical rate that end at w*, at each scale."""
     below = kept(table[table["learning_rate"] < critical(config)])
     return [
         share_of(name, group["distance"] < LEARNED, lower=MOST)
@@ -109,7 +109,7 @@ def learns_below(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def one_threshold(config: ScaleSweep, table: Table) -> list[Part]:
-    """At each scale, the largest rate up to which surviving runs learn, over 2/S_min."""
+    """Return the largest rate up to which surviving runs learn, over 2/S_min, at each scale."""
     rates = sorted(rate.learning_rate for rate in config.rates)
     under = max(rate for rate in rates if rate < critical(config))
     over = min(rate for rate in rates if rate > critical(config))
@@ -125,7 +125,7 @@ def one_threshold(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
-    """Where the largest scale starts, and from how high up a run still learns, over 2/η."""
+    """Return initial sharpness over 2/η of the largest scale and of the highest run that learns."""
     runs = table[table["learning_rate"] < fm_1.SHOWN_BELOW]
     top = runs[runs["scale"] == runs["scale"].max()]
     edge = 2 / top["learning_rate"]
@@ -142,7 +142,7 @@ def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def near_minimum(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale, S/S_min at each rate, and the difference between two rates."""
+    """Return S/S_min from the smallest scale at each rate, and the difference between two rates."""
     small = smallest(shown(table))
     small = small.assign(ratio=small["sharpness"] / config.setting.flattest.exact)
     close = means(small, "ratio", "learning_rate", name="S/S_min, ", upper=2.0)
@@ -150,7 +150,7 @@ def near_minimum(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale, relative difference of the mean sharpness between two rates."""
+    """Return the relative difference of the mean sharpness between rates, at the smallest scale."""
     groups = cells(smallest(shown(table)), "learning_rate")
     found = []
     for (first, one), (second, other) in combinations(groups, 2):
@@ -162,10 +162,10 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def grows_with_scale(table: Table) -> list[Part]:
-    """Relative growth of the mean sharpness from the smallest to the largest scale, at each rate.
+    """Return the relative growth of the mean sharpness from the smallest to the largest scale.
 
-    Of the mean itself, not of logarithms: where all units of a network are off its sharpness is 0,
-    and one such run would decide alone.
+    The growth is that of the mean, not of logarithms: the sharpness of a network whose units are
+    all off is 0, and one such run would dominate.
     """
     found = []
     for name, group in cells(shown(table), "learning_rate"):
@@ -177,17 +177,17 @@ def grows_with_scale(table: Table) -> list[Part]:
 
 
 def plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """Mean sharpness after training at the largest scale with surviving runs, over 2/η."""
+    """Return the mean final sharpness at the largest scale with surviving runs, over 2/η."""
     return means(largest(shown(table)), "height", "learning_rate", name="plateau, ", **AROUND)
 
 
 def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """`grows_with_scale` and `plateau`."""
+    """Return `grows_with_scale` and `plateau`."""
     return grows_with_scale(table) + plateau(config, table)
 
 
 def interplay(config: ScaleSweep, table: Table) -> list[Part]:
-    """Grows with the scale at every rate, and at the largest scale falls with the rate."""
+    """Return growth with the scale at every rate, and the change with the rate at the largest."""
     tops = largest(shown(table)).groupby("learning_rate")["sharpness"].mean().sort_index()
     steps = np.diff(tops.to_numpy())
     order = exactly("sharpest at the slowest rate: largest step", steps.max(), upper=0.0)
@@ -195,7 +195,7 @@ def interplay(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
-    """The order of Figure 1b: `interplay`, and never far above 2/η."""
+    """Return the order of Figure 1b: `interplay`, and never far above 2/η."""
     by = ("learning_rate", "scale")
     return interplay(config, table) + means(
         shown(table), "height", *by, name="over 2/η, ", upper=1.1
@@ -203,7 +203,7 @@ def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale, share of the runs between 2La and 8LΛ."""
+    """Return the share of runs of the smallest scale between 2La and 8LΛ."""
     low, high = config.setting.flattest.lower, config.setting.upper_bound
     return [
         share_of(name, group["sharpness"].between(low, high), lower=1.0)
@@ -212,7 +212,7 @@ def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def sharpens(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale, sharpness after training over that at initialization."""
+    """Return sharpness after training over that at initialization, for the smallest scale."""
     small = smallest(shown(table))
     ratio = small["sharpness"] / small["initial_sharpness"]
     return [exactly("smallest ratio of a run", ratio.min(), lower=1.0)]
@@ -224,24 +224,24 @@ def _authors_run(table: Table, learning_rate: float) -> Table:
 
 
 def below_edge(config: Trajectories, table: Table) -> list[Part]:
-    """Largest sharpness of the authors' run, over 2/η."""
+    """Return the largest sharpness of the authors' run, over 2/η."""
     run = _authors_run(table, 0.02)
     return [exactly("largest", run["height"].max(), upper=1.0)]
 
 
 def at_edge(config: Trajectories, table: Table) -> list[Part]:
-    """Mean sharpness of the authors' run over its last third, over 2/η."""
+    """Return the mean sharpness of the authors' run over its last third, over 2/η."""
     run = _authors_run(table, 0.1)
     late = run[run["step"] >= 2 / 3 * run["step"].max()]["height"]
     return [exactly("mean of the last third", late.mean(), **AROUND)]
 
 
 STEP_OF_GRID = 10 ** (1.7 / 24)
-"""Between two of the 25 learning rates of FM-2."""
+"""Ratio of neighboring learning rates among the 25 of FM-2."""
 
 
 def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
-    """Largest rate of the grid that learns, over the printed prediction."""
+    """Return the largest rate of the grid that learns, over the printed prediction."""
     found = []
     for depth, runs in config.split(table)[0].groupby("depth"):
         runs = runs[runs["status"] != "diverged"]
@@ -254,7 +254,7 @@ def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
 
 
 def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
-    """Share of runs that learn a tenth below the dashed line, and that do not a tenth above."""
+    """Return the share of runs that learn 10% below the dashed line, and that fail 10% above."""
     runs, _ = config.split(table)
     runs = runs.assign(relative=runs["learning_rate"] / config.critical(runs))
     alive = runs[runs["status"] != "diverged"]
@@ -269,7 +269,7 @@ def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
 
 
 def less_sensitive(config: ScaleSweep, residual: Table, gaussian: Table) -> list[Part]:
-    """Decades of the median initial sharpness over the scales: residual over Gaussian starts."""
+    """Return decades of the median initial sharpness over the scales, residual over Gaussian."""
     spans = [
         np.ptp(np.log10(table.groupby("scale")["initial_sharpness"].median()))
         for table in (residual, gaussian)
@@ -278,7 +278,7 @@ def less_sensitive(config: ScaleSweep, residual: Table, gaussian: Table) -> list
 
 
 def better_conditioned(config: ScaleSweep, residual: Table, gaussian: Table) -> list[Part]:
-    """Decades that hold 95% of the initial sharpnesses: Gaussian starts less residual ones."""
+    """Return the decades of 95% of initial sharpnesses, Gaussian minus residual starts."""
     decades = [
         np.ptp(np.log10(pd.Series(table["initial_sharpness"]).quantile([0.025, 0.975])))
         for table in (gaussian, residual)
@@ -287,20 +287,20 @@ def better_conditioned(config: ScaleSweep, residual: Table, gaussian: Table) -> 
 
 
 def may_diverge(config: ScaleSweep, table: Table) -> list[Part]:
-    """Share of the runs of the largest scale that diverge, all rates together."""
+    """Return the share of the runs of the largest scale that diverge, all rates together."""
     top = table[table["scale"] == table["scale"].max()]
     return [share_of("largest scale", top["status"] == "diverged", lower=1e-9)]
 
 
 def correlates(config: ScaleSweep, table: Table) -> list[Part]:
-    """Slope of log10 gap on log10 sharpness, η = 0.001."""
+    """Return the slope of log10 gap on log10 sharpness, η = 0.001."""
     points, _ = fm_1.fit(fm_1.slowest(table))
     slope, half = slope_interval(points["sharpness"], points["gap"])
     return [Part("slope", slope, slope - half, slope + half, 1e-12, runs=len(points))]
 
 
 def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
-    """Our slope and intercept against the printed ones, two of their standard errors apart."""
+    """Return our slope and intercept, with limits two standard errors around the printed ones."""
     _, line = fm_1.fit(fm_1.slowest(table))
     ours = {
         "slope": (line.slope, line.stderr),
@@ -309,7 +309,7 @@ def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
     found = []
     for name, (value, error) in fm_1.PUBLISHED.items():
         mine, own = ours[name]
-        # the same runs: our own error is none of the difference, unless these are fewer of them
+        # for the same runs our own error does not count, unless these are fewer
         half = 0.0 if len(fm_1.slowest(table)) > 800 else 1.96 * own
         limits = value - 2 * error, value + 2 * error
         found.append(Part(name, mine, mine - half, mine + half, *limits, len(fm_1.slowest(table))))
@@ -317,7 +317,10 @@ def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale: below 2/η, and within a factor of two of the linear bounds."""
+    """Return sharpness over 2/η, and sharpness, at the smallest scale.
+
+    The limits are 1, and twice or half the linear bounds.
+    """
     low, high = config.setting.flattest.lower / 2, 2 * config.setting.upper_bound
     small = smallest(shown(table))
     return [
@@ -327,12 +330,12 @@ def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def reaches_edge(config: ScaleSweep, table: Table) -> list[Part]:
-    """Mean sharpness after training of every scale and rate, over 2/η."""
+    """Return the mean sharpness after training of every scale and rate, over 2/η."""
     return means(shown(table), "height", "learning_rate", "scale", lower=AROUND["lower"])
 
 
 def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
-    """Runs that settled: sharpness over 2La, and over 2/η."""
+    """Return sharpness over 2La, and over 2/η, of the runs that settled."""
     runs = kept(table[table["status"] == "converged"])
     least = (runs["sharpness"] / config.setting.flattest.lower).min()
     return [
@@ -342,12 +345,12 @@ def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def not_saturated(config: ScaleSweep, table: Table) -> list[Part]:
-    """From the smallest scale, mean sharpness after training over 2/η."""
+    """Return the mean sharpness after training over 2/η, for the smallest scale."""
     return means(smallest(shown(table)), "height", "learning_rate", upper=AROUND["lower"])
 
 
 def same_trajectory(config: Paths, table: Table) -> list[Part]:
-    """From the smallest scale up to a reasonable rate: largest distance from the flow's curve."""
+    """Return the largest distance from the flow, at the smallest scale and moderate rates."""
     runs = table[(table["scale"] == min(config.scales)) & (table["factor"] <= REASONABLE)]
     return [
         mean_of(f"η = {number(factor)} · 2/S_bal", group["apart"], upper=0.05)
@@ -356,7 +359,7 @@ def same_trajectory(config: Paths, table: Table) -> list[Part]:
 
 
 def descent(table: Table) -> Any:
-    """The runs as the authors made them, with what they add to the interpolant of each draw.
+    """Return the authors' runs of descent, relative to the interpolant of each draw.
 
     `near` is the squared distance to Θ_min over ‖Θ_min‖², `extra` the added risk over its own.
     """
@@ -368,13 +371,13 @@ def descent(table: Table) -> Any:
 
 
 def swept(first: Table, last: Table) -> Iterator[tuple[str, str, Any]]:
-    """Letter, column and descents of the scale of the first layer and of that of the last."""
+    """Yield letter, column and descents of the scale of the first layer, and of the last."""
     yield "α", "alpha", descent(first)
     yield "β", "beta", descent(last)
 
 
 def grows(table: Table, scale: str) -> list[Part]:
-    """Increase of the risk over the range along the regression line of each draw, relative."""
+    """Return the relative increase of the risk over the range, by regression for each draw."""
     found = []
     for d, runs in descent(table).groupby("dimension"):
         rises = [
@@ -389,22 +392,22 @@ def grows(table: Table, scale: str) -> list[Part]:
 
 
 def grows_with_first(config: WideSweep, table: Table) -> list[Part]:
-    """With α²."""
+    """Return the increase with α²."""
     return grows(table, "alpha")
 
 
 def grows_with_last(config: WideSweep, table: Table) -> list[Part]:
-    """With β²."""
+    """Return the increase with β²."""
     return grows(table, "beta")
 
 
 def grows_with_either(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """With α² and with β²."""
+    """Return the increases with α² and with β²."""
     return grows(first, "alpha") + grows(last, "beta")
 
 
 def approaches(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """Squared distance to Θ_min at the zero function, over ‖Θ_min‖²."""
+    """Return the squared distance to Θ_min at the zero function, over ‖Θ_min‖²."""
     return [
         mean_of(f"{letter} = 0, d = {d}", runs["near"], upper=0.01)
         for letter, scale, table in swept(first, last)
@@ -413,7 +416,7 @@ def approaches(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 
 def close(runs: Table, where: str) -> list[Part]:
-    """At each dimension: squared distance over ‖Θ_min‖², and added risk over that of Θ_min."""
+    """Return squared distance over ‖Θ_min‖² and added risk over that of Θ_min, by dimension."""
     return [
         part
         for d, cell in runs.groupby("dimension")
@@ -425,7 +428,7 @@ def close(runs: Table, where: str) -> list[Part]:
 
 
 def close_at_zero(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """`close` at the zero function."""
+    """Return `close` at the zero function."""
     both = swept(first, last)
     return [
         part
@@ -435,7 +438,7 @@ def close_at_zero(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 
 def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """At the largest variance: added risk, and the share of the distance outside the data."""
+    """Return added risk, and share of the distance outside the data, at the largest variance."""
     found = []
     for letter, scale, runs in swept(first, last):
         runs = runs[runs[scale] == runs[scale].max()].dropna(subset=["risk"])
@@ -448,7 +451,7 @@ def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 
 def gets_closer(config: WideSweep, table: Table) -> list[Part]:
-    """Squared distance to Θ_min at β = 0 over that at the largest β, on the same draws."""
+    """Return squared distance to Θ_min at β = 0 over that at the largest β, on the same draws."""
     runs = descent(table).set_index(["dimension", "repetition"])
     ends = runs["beta"].min(), runs["beta"].max()
     zero, top = (runs.loc[runs["beta"] == end, "distance"] for end in ends)
@@ -457,7 +460,7 @@ def gets_closer(config: WideSweep, table: Table) -> list[Part]:
 
 
 def no_benefit(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """Smallest mean added risk of a cell, relative to that of Θ_min."""
+    """Return the smallest mean added risk of a cell, relative to that of Θ_min."""
     found = []
     for letter, _, runs in swept(first, last):
         added = runs.groupby(["dimension", "alpha", "beta"])["extra"].mean()
@@ -466,13 +469,13 @@ def no_benefit(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 
 def small_scale_close(config: WideSweep, table: Table) -> list[Part]:
-    """`close` at α = 1e-4."""
+    """Return `close` at α = 1e-4."""
     small = min(alpha for alpha in config.alphas if alpha > 0)
     return close(descent(table[table["alpha"] == small]).dropna(subset=["risk"]), "")
 
 
 def trained_to_target(config: WideSweep, table: Table) -> list[Part]:
-    """Share of the linear networks whose mean loss ends below 1e-7 within 10⁵ steps."""
+    """Return the share of the linear networks whose mean loss ends below 1e-7 within 10⁵ steps."""
     runs = descent(table)
     return [
         share_of(f"d = {d}", cell["loss"] <= TARGET, lower=1.0)
@@ -481,30 +484,30 @@ def trained_to_target(config: WideSweep, table: Table) -> list[Part]:
 
 
 def relu_first(config: ReluSweep, first: Table) -> list[Part]:
-    """Relative change of the risk from the smallest nonzero α to the largest, by data set."""
+    """Return the relative change of the risk from the smallest nonzero α to the largest."""
     return [mean_of("with α", effect(main_runs(config, first), "alpha"), lower=1e-12)]
 
 
 def relu_last(config: ReluSweep, last: Table) -> list[Part]:
-    """The same for β."""
+    """Return the relative change of the risk from the smallest nonzero β to the largest."""
     change = effect(main_runs(config, last), "beta")
     return [mean_of("with β", change, -SIGNIFICANT, SIGNIFICANT)]
 
 
 def relu_both(config: ReluSweep, first: Table, last: Table) -> list[Part]:
-    """Grows with α, does not with β."""
+    """Return `relu_first` and `relu_last`."""
     return relu_first(config, first) + relu_last(config, last)
 
 
 def asymmetry(config: ReluSweep, first: Table, last: Table) -> list[Part]:
-    """Change with α less that with β, by data set."""
+    """Return the change with α minus that with β, by data set."""
     alpha = effect(main_runs(config, first), "alpha")
     beta = effect(main_runs(config, last), "beta")
     return [mean_of("α less β", (alpha - beta).dropna(), lower=1e-12)]
 
 
 def relu_trained(config: ReluSweep, first: Table, last: Table) -> list[Part]:
-    """Smallest training loss reached, as the mean over the n·q entries."""
+    """Return the smallest training loss reached, as the mean over the n·q entries."""
     return [
         exactly(f"{letter} swept", (main_runs(config, table)["loss"] / OUTPUTS).min(), upper=TARGET)
         for letter, table in (("α", first), ("β", last))

@@ -3,7 +3,7 @@
 `recorded.json` holds, for each preset at seed 0, the figures that were run, the verdict and value
 of every quote, the answer to every question, the count of theorems and the seconds of every study.
 `docs/record.py` writes it from finished reports; `deeplin reproduce` compares with it. A figure
-whose full protocol has not been run is known by its quick preset alone (`latest`, `provenance`).
+whose full protocol has not been run has only a record of its quick preset (`latest`, `provenance`).
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ class Change(NamedTuple):
 
 @cache
 def everything() -> dict[str, dict[str, Any]]:
-    """Read what is recorded, by preset."""
+    """Read the records by preset."""
     source = files("deeplin.papers").joinpath(SOURCE)
     return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
 
 
 def read(preset: str, kind: str) -> dict[str, Any]:
-    """What is recorded of one of `KINDS`."""
+    """Return the records of one of `KINDS`."""
     return everything().get(preset, {}).get(kind, {})
 
 
 def latest() -> dict[str, dict[str, Any]]:
-    """What is recorded of each figure: of the full protocol, or of the quick preset alone."""
+    """Return the record of each figure: of the full protocol, or else of the quick preset."""
     return {kind: read("quick", kind) | read("paper", kind) for kind in KINDS}
 
 
 def quote(name: str, preset: str = "") -> dict[str, str]:
-    """The recorded verdict and value of a quote, of the full protocol where no preset is named."""
+    """Return the recorded verdict and value of a quote, by default of the full protocol."""
     presets = (preset,) if preset else ("paper", "quick")
     return next((found for p in presets if (found := read(p, "quotes").get(name))), {})
 
 
 def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the outcomes of figures say, in the form in which it is recorded."""
+    """Return the outcomes of figures in the form in which they are recorded."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for outcome in outcomes:
         found["figures"][outcome["name"]] = outcome["preset"]
@@ -73,9 +73,9 @@ def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
-    """The three lines that README, report, documentation and command print.
+    """Return the three lines that README, report, documentation and command print.
 
-    `found` is what `collect` or `latest` returns, or what is recorded of a preset.
+    `found` is the result of `collect` or `latest`, or the record of a preset.
     """
     panels = Counter(found.get("panels", {}).values())
     different = sorted(name for name, v in found.get("panels", {}).items() if v == "differs")
@@ -96,7 +96,7 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
 
 
 def provenance(figures: Mapping[str, str]) -> str:
-    """Which figures were run with the papers' full protocol, and which with the quick preset.
+    """Return which figures were run with the full protocol, and which with the quick preset.
 
     `figures` has the preset of each, as in `latest()["figures"]`.
     """
@@ -111,17 +111,17 @@ def provenance(figures: Mapping[str, str]) -> str:
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:
-    """How many statements were checked on how many runs, and how many were violated."""
+    """Return how many statements were checked on how many runs, and how many were violated."""
     violated = theorems["violated"] or "none"
     where = f"{theorems['statements']} statements checked on {theorems['runs']} runs"
     return f"{where}, {violated} violated"
 
 
 def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Quotes that their preset has on record as reproduced and that differ now, or the other way.
+    """Return the quotes that are recorded as reproduced and differ now, or conversely.
 
-    Undecided is no contradiction: an interval may touch its limit on another processor. Seed 0 is
-    recorded; other seeds contradict nothing.
+    Undecided is not a contradiction: an interval may touch its limit on another processor. Only
+    seed 0 is recorded, so other seeds are not compared.
     """
     found = []
     for outcome in (outcome for outcome in outcomes if outcome["seed"] == 0):
@@ -134,7 +134,7 @@ def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
 
 
 def record(preset: str, found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write what was found for a preset, keeping what was not computed now."""
+    """Write the results of a preset, keeping those that were not computed now."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     mine = known.get(preset, {})
     merged = {kind: mine.get(kind, {}) | dict(entries) for kind, entries in found.items()}

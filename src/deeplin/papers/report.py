@@ -1,4 +1,4 @@
-"""A reproduction for people: files, a page that needs no network, lines in the terminal."""
+"""Reports of a reproduction: files, a self-contained page, lines in the terminal."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RECOLORED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | 
 def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
     """Write the pictures and data of a figure into the report's folder; return its outcome.
 
-    The outcome is what `outcome.json` holds, and all that the page needs: a report can be made
-    figure by figure, in any order, in any number of calls.
+    The outcome is the content of `outcome.json` and all that the page needs, so that a report can
+    be made figure by figure, in any order and any number of calls.
     """
     started = time.perf_counter()
     figure, preset, seed = result.figure, result.preset, result.seed
@@ -85,7 +85,7 @@ def _write_panel(result: PanelResult, home: Path) -> dict[str, Any]:
 
 
 def _write_data(study: StudyResult, preset: str, folder: Path) -> dict[str, Any]:
-    """The tidy table as Parquet and CSV, and the config it came from."""
+    """Write the tidy table as Parquet and CSV, and its config."""
     folder.mkdir(exist_ok=True)
     name = f"{study.study.name}-{preset}"
     study.table.to_parquet(folder / f"{name}.parquet")
@@ -101,7 +101,7 @@ def _write_data(study: StudyResult, preset: str, folder: Path) -> dict[str, Any]
 
 
 def read_outcomes(report: Path, order: Sequence[str]) -> list[dict[str, Any]]:
-    """The outcomes that stand in a report's folder, in the given order of figures."""
+    """Return the outcomes in a report's folder, in the given order of figures."""
     paths = [report / name / OUTCOME for name in order]
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
@@ -121,7 +121,7 @@ def write_page(report: Path, order: Sequence[str], left_out: Sequence[LeftOut] =
 
 
 def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ()) -> str:
-    """The page of these outcomes, whose panels carry their `picture`."""
+    """Return the page of these outcomes, whose panels carry their `picture`."""
     templates = Environment(
         loader=PackageLoader("deeplin.papers", "."),
         autoescape=True,
@@ -154,7 +154,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:
-    """A picture to stand inside a page: own ids, the page's colors, as wide as it may be."""
+    """Return an SVG to embed in a page, with unique ids, the page's colors and flexible width."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     # Several pictures share the page, so every id needs the picture's name in front.
@@ -169,14 +169,14 @@ def inline_svg(svg: str, name: str, description: str) -> str:
 
 
 def repeated_svg(picture: str, name: str) -> str:
-    """The same picture once more in the page, by reference."""
+    """Return a reference to a picture that is already in the page."""
     box = re.search(r'viewBox="[^"]*"', picture)
     label = f'aria-label="Panel {html.escape(name)}"'
     return f'<svg role="img" {label} {box[0] if box else ""}><use href="#{name}.figure_1"/></svg>'
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Return a duration in readable units."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -187,7 +187,7 @@ def duration(seconds: float) -> str:
 
 
 def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
-    """One line for a figure; below it each quote that differs, and why, in a sentence or two."""
+    """Return one line for a figure, and below it each quote that differs, with the reason."""
 
     def counted(verdicts: list[str]) -> str:
         counts = {verdict: verdicts.count(verdict) for verdict in recorded.VERDICTS}
@@ -216,7 +216,7 @@ def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
 
 
 def ending(outcomes: Sequence[Mapping[str, Any]], page: Path, width: int) -> str:
-    """The three summary lines, what contradicts the record, and what to open."""
+    """Return the three summary lines, the contradictions with the record, and what to open."""
     lines = [*recorded.summary(recorded.collect(outcomes))]
     for change in recorded.changes(outcomes):
         text = f"“{change.quote}” was recorded as {change.recorded} and {change.found} here."
@@ -225,7 +225,7 @@ def ending(outcomes: Sequence[Mapping[str, Any]], page: Path, width: int) -> str
 
 
 def _item(text: str, width: int) -> str:
-    """Indented under its figure, broken between words."""
+    """Return an item indented under its figure, broken between words."""
     return textwrap.fill(
         text, width, initial_indent="  – ", subsequent_indent="    ", break_on_hyphens=False
     )

@@ -31,22 +31,22 @@ from deeplin.theory import MinimalSharpness, minimal_sharpness
 
 _drawn, _authors = cache(flat_minima), cache(marion_chizat)
 AUTHORS = -1
-"""Stands for the seed of the authors' own data set."""
+"""Seed that stands for the authors' own data set."""
 DATA_SEEDS = tuple(range(10, 20))
-"""Other data sets of the same recipe, for the robustness panels."""
+"""Seeds of other data sets of the same kind, for the robustness panels."""
 ALL_DATA, FEW_DATA = (AUTHORS, *DATA_SEEDS), (AUTHORS, *DATA_SEEDS[:2])
 """The authors' data set and others: those of the full protocol, those of the quick preset."""
 FLOOR = 1e-15
 """Squared distances below this are rounding."""
 SAME = 0.97
-"""Lower bound over S_min from which both are drawn as one line."""
+"""Ratio of the lower bound to S_min from which both are drawn as one line."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What the config of every study has."""
+    """Base class of the config of every study."""
 
     seed: int = 0
 
@@ -58,19 +58,19 @@ class OnDataSets(Config):
     data_seeds: tuple[int, ...] = (AUTHORS,)
 
     def split(self, table: Any) -> tuple[Any, Any]:
-        """The rows of the first data set, and those of the others."""
+        """Return the rows of the first data set, and those of the others."""
         first = table["data_seed"] == self.data_seeds[0]
         return table[first], table[~first]
 
 
 def data_name(seed: int) -> str:
-    """What a data set is called in a picture or an answer."""
+    """Return the name of a data set in a picture or an answer."""
     return "the authors'" if seed == AUTHORS else str(seed)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Which data, and which networks on them (FM, Appendix C)."""
+    """Data and networks of an experiment (FM, Appendix C)."""
 
     initialization: Literal["gaussian", "residual"] = "gaussian"
     activation: Literal["linear", "gelu"] = "linear"
@@ -93,7 +93,7 @@ class Setting:
         return _drawn(self.data_seed, **size, noise=self.noise)
 
     def readout(self, seed: int) -> np.ndarray | None:
-        """The fixed unit read-out of a residual network: the authors' own at seed 0."""
+        """Return the fixed unit read-out of a residual network: the authors' own at seed 0."""
         if self.initialization == "gaussian":
             return None
         if seed == 0 and self.dimension == 5:
@@ -101,7 +101,7 @@ class Setting:
         return np.asarray(initialize.unit_readout(run_key(seed, part="readout"), self.dimension))
 
     def networks(self, seed: int, runs: Iterable[Mapping[str, Any]], scales: Any) -> Network:
-        """One network for each run, drawn from the run's own coordinates."""
+        """Return one network for each run, drawn from the run's own coordinates."""
         return start_by_name(
             self.initialization,
             self.data.problem,
@@ -127,7 +127,7 @@ class Setting:
 
 
 def data_seed(seed: int, **coordinates: Any) -> int:
-    """The seed of a data set, from its coordinates."""
+    """Return the seed of a data set, from its coordinates."""
     high, low = coordinate_words(seed, **coordinates)
     return (high << 32) | low
 
@@ -137,26 +137,26 @@ class InSetting(OnDataSets):
     """A config with one setting on several data sets."""
 
     setting: Setting
-    """Its own data set is not used."""
+    """The setting; its own data set is not used."""
 
     def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
-        """The setting on this data set, or the first one, with some changes."""
+        """Return the setting on this data set, or the first one, with some changes."""
         chosen = self.data_seeds[0] if data_seed is None else data_seed
         return replace(self.setting, data_seed=chosen, **changes)
 
 
 class Protocol(NamedTuple):
-    """A sweep as the authors ran it: the keys are split by these numbers."""
+    """A sweep as the authors ran it; these numbers determine how keys are split."""
 
     place: int
-    """Of its key in the chain."""
+    """Place of its key in the chain."""
     depth: int
     width: int
     scales: tuple[float, ...]
     rates: tuple[tuple[float, int, int], ...]
     """Learning rate, steps and repetitions."""
     readout: int | None = None
-    """Place of the key of the read-out; None for Gaussian networks, which have none."""
+    """Place of the key of the read-out; None for Gaussian networks, which have no read-out."""
     activation: str = "linear"
 
 
@@ -188,7 +188,7 @@ TRAININGS = {"FM-1": (3, 0.35, 450), "FM-4": (7, 0.5, 400)}
 
 
 def sweep_starts(name: str, learning_rate: float, repetitions: int) -> Network:
-    """The authors' starts of a sweep at one rate: a batch over scales, then first repetitions."""
+    """Return the authors' starts of a sweep at one rate, as a batch of scales by repetitions."""
     protocol = SWEEPS[name]
     rates = [rate for rate, *_ in protocol.rates]
     index = rates.index(learning_rate)
@@ -203,7 +203,7 @@ def sweep_starts(name: str, learning_rate: float, repetitions: int) -> Network:
 
 
 def training_start(name: str) -> Network:
-    """The authors' start of panels c and d (FM-1 or FM-4)."""
+    """Return the authors' start of panels c and d (FM-1 or FM-4)."""
     place, scale, steps = TRAININGS[name]
     with jax.threefry_partitionable(False):
         key = jax.random.split(marion_chizat_key(place), steps + 1)[-1]
@@ -213,7 +213,7 @@ def training_start(name: str) -> Network:
 
 @cache
 def readout(name: str) -> np.ndarray | None:
-    """The authors' fixed read-out p: normal, normalized in float32; None for Gaussian networks."""
+    """Return the authors' fixed read-out p, normalized in float32; None for Gaussian networks."""
     protocol = SWEEPS[name]
     if protocol.readout is None:
         return None
@@ -224,7 +224,7 @@ def readout(name: str) -> np.ndarray | None:
 
 
 def _networks(name: str, keys: Array, scales: np.ndarray) -> Network:
-    """One network for each key and scale, drawn in float32 and kept in float64."""
+    """Return one network for each key and scale, drawn in float32 and kept in float64."""
     protocol = SWEEPS[name]
     d, depth, residual = protocol.width, protocol.depth, protocol.readout is not None
 

@@ -14,7 +14,10 @@ LEVEL = 0.95
 
 
 def mean_interval(values: Any) -> tuple[float, float]:
-    """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
+    """Return the mean and the half-width of its 95% confidence interval (Student).
+
+    The half-width is 0 for one value.
+    """
     values = np.asarray(values, dtype=float)
     if values.size == 0:
         return np.nan, np.nan
@@ -25,7 +28,7 @@ def mean_interval(values: Any) -> tuple[float, float]:
 
 
 def slope_interval(x: Any, y: Any) -> tuple[float, float]:
-    """Slope of the regression line and half-width of its 95% confidence interval (Student)."""
+    """Return the slope of the regression line and half-width of its 95% interval (Student)."""
     if np.ptp(y) == 0:
         return 0.0, 0.0  # SciPy has no error for a line that fits exactly
     line: Any = stats.linregress(x, y)
@@ -33,25 +36,25 @@ def slope_interval(x: Any, y: Any) -> tuple[float, float]:
 
 
 def power_interval(table: Any, x: str, y: str, by: str) -> tuple[float, float]:
-    """The exponent p of y ∝ x^p: its mean over the groups of `by`, and half-width of the interval.
+    """Return the exponent p of y ∝ x^p, the mean over groups of `by`, and its half-width.
 
-    Each group has a regression line of its own, on logarithms.
+    Each group has its own regression line, on logarithms.
     """
     groups = np.log(table[[x, y]]).groupby(table[by])
     return mean_interval([np.polyfit(rows[x], rows[y], 1)[0] for _, rows in groups])
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95% confidence interval of a probability."""
+    """Return Wilson's 95% confidence interval of a probability."""
     interval = stats.binomtest(int(successes), int(trials)).proportion_ci(LEVEL, method="wilson")
     return float(interval.low), float(interval.high)
 
 
 def curve(table: Any, by: str, column: str) -> pd.DataFrame:
-    """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
+    """Return one row for each value of `by`: mean, interval, runs, and share that diverged.
 
-    The interval's lower end is not drawn below the smallest value seen, which keeps it positive
-    for positive quantities (most axes are logarithmic).
+    The lower end of the interval is at least the smallest value, which keeps it positive for
+    positive quantities (most axes are logarithmic).
 
     Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
     no point is drawn, as in the papers.
@@ -73,7 +76,7 @@ def curve(table: Any, by: str, column: str) -> pd.DataFrame:
 
 
 def number(value: Any) -> str:
-    """Write a number for people: four significant digits, powers of ten as ×10ⁿ."""
+    """Format a number with four significant digits, and powers of ten as ×10ⁿ."""
     if not math.isfinite(value):
         return "none" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if value == 0:
@@ -86,7 +89,7 @@ def number(value: Any) -> str:
 
 
 def extent(values: Iterable[Any]) -> str:
-    """Write the smallest and the largest of some numbers: `0.97 to 1.03`."""
+    """Format the smallest and the largest of some numbers: `0.97 to 1.03`."""
     found = [float(value) for value in values if not math.isnan(value)]
     if not found:
         return "none"
@@ -95,7 +98,7 @@ def extent(values: Iterable[Any]) -> str:
 
 
 def each(text: str, values: Mapping[Any, float] | Any) -> str:
-    """Write a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
+    """Format a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
 
     def name(key: Any) -> str:
         words = key if isinstance(key, tuple) else (key,)
@@ -105,12 +108,12 @@ def each(text: str, values: Mapping[Any, float] | Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage, with more digits close to none and to all."""
+    """Format a share as a percentage, with more digits close to 0% and 100%."""
     digits = 0 if share in (0, 1) or 0.1 <= share <= 0.9 else 1
     text = f"{share:.{digits}%}"
     return {"100.0%": "almost all", "0.0%": "almost none"}.get(text, text)
 
 
 def interval(value: tuple[float, float]) -> str:
-    """Write a number and the half-width of its interval: `0.97 ± 0.02`."""
+    """Format a number and the half-width of its interval: `0.97 ± 0.02`."""
     return " ± ".join(map(number, value))

@@ -1,6 +1,6 @@
 """The theorems of both papers, judged by certificates on runs that their hypotheses allow.
 
-A bound is a bound: how loose it is on a run is a measured number, not a failure.
+The looseness of a bound on a run is a measured number, not a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
 
 LOOSE = 1e6
-"""Bounds looser than this are drawn here."""
+"""Value at which looser bounds are drawn."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ RUNS = (
 
 
 def certified_run(config: Certified, run: str, setting: Setting) -> Run | Network:
-    """A run on the data of the FM authors, or a network that is certified by itself."""
+    """Return a run on the data of the FM authors, or a network that is certified by itself."""
     problem, data_seed = setting.data.problem, setting.data_seed
     if run == "flow, small start":  # so small that FM-A1 and FM-A2 are met
         key = run_key(config.seed, theorem="small", data_seed=data_seed)
@@ -59,7 +59,7 @@ def certified_run(config: Certified, run: str, setting: Setting) -> Run | Networ
 
 
 def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame:
-    """One row for each claim of each statement about a run."""
+    """Return one row for each claim of each statement about a run."""
     if run == RUNS[-1]:
         data = spiked(data_seed + 100, 60, samples=20, outputs=2, spikes=2)
         key = jax.random.fold_in(run_key(config.seed, theorem="wide"), data_seed + 100)
@@ -76,12 +76,12 @@ def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame
 
 
 def judged(table: Table) -> Table:
-    """Claims that a certificate judged; statements that are printed wrongly (errata) left out."""
+    """Return the claims that a certificate judged, except statements printed wrongly (errata)."""
     return table[table["verdict"].isin([HOLDS, VIOLATED]) & (table["kind"] != "erratum")]
 
 
 def count(config: Certified, table: Table) -> dict[str, int]:
-    """How many statements were checked on how many runs, and how many were violated."""
+    """Return how many statements were checked on how many runs, and how many were violated."""
     rows = judged(table)
     return {
         "statements": int(rows["id"].nunique()),
@@ -91,14 +91,14 @@ def count(config: Certified, table: Table) -> dict[str, int]:
 
 
 def looseness(table: Table) -> Any:
-    """Right over left side of the tightest claim of each bound, by run and statement."""
+    """Return the right over the left side of the tightest claim, by run and statement."""
     rows = judged(table)
     rows = rows[(rows["left"] > 0) & (rows["right"] > 0) & np.isfinite(rows["right"])]
     return (rows["right"] / rows["left"]).groupby([rows["run"], rows["id"]]).min()
 
 
 def answers(config: Certified, table: Table) -> Answers:
-    """How tight the bounds are."""
+    """Answer how tight the bounds are."""
     ratio = looseness(table).groupby("id").min().sort_values()
     tight = ratio[ratio < 1.1]
     return {
@@ -113,7 +113,7 @@ def answers(config: Certified, table: Table) -> Answers:
 
 
 def plot(config: Certified, table: Table, ax: Axes) -> None:
-    """Right side over left side of every bound, on each run."""
+    """Plot the right side over the left side of every bound, on each run."""
     ratio = looseness(table)
     statements = ratio.groupby("id").min().sort_values().index
     for index, (run, values) in enumerate(ratio.clip(1, LOOSE).groupby("run")):

@@ -1,4 +1,4 @@
-"""Single trainings followed step by step: FM-1c, FM-1d, FM-4c, FM-4d and what lies behind them."""
+"""Single trainings recorded step by step: FM-1c, FM-1d, FM-4c, FM-4d and related panels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from deeplin.sweep import Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
 AUTHORS_RUN, AS_RUN = 0, -1
-"""The repetition that starts where the authors did; the same as they ran it, in float32."""
+"""The repetition with the authors' start, and the same run in float32 as they ran it."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A learning rate with its steps, recorded every so many."""
+    """A learning rate with its number of steps and the interval of records."""
 
     learning_rate: float
     steps: int
@@ -51,7 +51,7 @@ class Trajectories(Config):
 
 
 def units(config: Trajectories) -> list[Unit]:
-    """One unit for each learning rate."""
+    """Return one unit for each learning rate."""
     runs = config.repetitions
     return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate in config.rates]
 
@@ -59,7 +59,7 @@ def units(config: Trajectories) -> list[Unit]:
 def follow(
     config: Trajectories, learning_rate: float, steps: int, record_every: int
 ) -> pd.DataFrame:
-    """One row for each record and repetition; alignment as its mean over the layers."""
+    """Return one row for each record and repetition; alignment as its mean over the layers."""
     runs = [{"scale": config.scale, "repetition": k} for k in range(1, config.repetitions)]
     own = config.setting.networks(config.seed, runs, config.scale)
     first = training_start(config.start)
@@ -84,7 +84,9 @@ def follow(
 
 
 def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -> pd.DataFrame:
-    """The authors' protocol: float32, automatic derivatives, 20 power iterations, every fifth step.
+    """Train by the authors' protocol.
+
+    It has float32, automatic derivatives, and 20 power iterations at every fifth step.
 
     Their distance is the mean over the coordinates (E-9); here it is the sum, as printed.
     """
@@ -142,9 +144,9 @@ def plot_training(
     subsample: int = 1,
     upper_bound: bool = False,
 ) -> None:
-    """Squared distance (left axis) and sharpness (right axis) along the authors' run.
+    """Plot squared distance (left axis) and sharpness (right axis) along the authors' run.
 
-    Light: as they ran it, in float32 with 20 power iterations.
+    The light curve is the run in float32 with 20 power iterations, as they ran it.
     """
     right = ax.twinx()
     right.spines["right"].set_visible(True)
@@ -176,7 +178,7 @@ def plot_training(
 
 
 def plot_against_time(config: Trajectories, table: Table, ax: Axes, *, column: str) -> None:
-    """A record of the authors' run at every rate, against time ηt.
+    """Plot a record of the authors' run at every rate, against time ηt.
 
     `conservation` is the drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, which is constant on the flow (FM-L1);
     `alignment` is ⟨v_{k+1}, u_k⟩², averaged over neighboring layers (FM-L2 c).
@@ -195,13 +197,13 @@ def _run(table: Table, learning_rate: float, repetition: int = AUTHORS_RUN) -> T
 
 
 def own_starts(table: Table, learning_rate: float) -> Table:
-    """The float64 runs of all starts with their sharpness over 2/η as `height`."""
+    """Return the float64 runs of all starts with their sharpness over 2/η as `height`."""
     runs = table[(table["learning_rate"] == learning_rate) & (table["repetition"] != AS_RUN)]
     return runs.assign(height=runs["sharpness"] * learning_rate / 2)
 
 
 def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
-    """Whether the other starts stay below the edge too, and what float32 changes."""
+    """Answer whether the other starts stay below the edge too, and what float32 changes."""
     top = own_starts(table, learning_rate).groupby("repetition")["height"].max()
     return {
         "other starts": {"top": top, "below": (top <= 1).sum()},
@@ -210,7 +212,7 @@ def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) 
 
 
 def edge_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
-    """How the other starts oscillate, and what float32 changes."""
+    """Answer how the other starts oscillate, and what float32 changes."""
     runs = own_starts(table, learning_rate)
     runs = runs[runs["status"] != "diverged"]
     late = runs[runs["step"] >= 2 / 3 * runs["step"].max()].groupby("repetition")["height"]
@@ -225,7 +227,7 @@ def edge_answers(config: Trajectories, table: Table, *, learning_rate: float) ->
 
 
 def _precision(table: Table, learning_rate: float) -> dict[str, float]:
-    """Relative difference of the sharpness in float32 with 20 power iterations."""
+    """Return the relative difference of the sharpness in float32 with 20 power iterations."""
     exact, single = (
         _run(table, learning_rate, which).set_index("step")["sharpness"]
         for which in (AUTHORS_RUN, AS_RUN)
@@ -235,7 +237,7 @@ def _precision(table: Table, learning_rate: float) -> dict[str, float]:
 
 
 def conservation_answers(config: Trajectories, table: Table) -> Answers:
-    """What flow conserves and descent moves."""
+    """Answer what flow conserves and descent does not."""
     slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
     drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
     near = drift[middle] / drift[slow] / (middle / slow)
@@ -244,7 +246,7 @@ def conservation_answers(config: Trajectories, table: Table) -> Answers:
 
 
 def alignment_answers(config: Trajectories, table: Table) -> Answers:
-    """Whether neighboring layers align far from small initialization."""
+    """Answer whether neighboring layers align far from small initialization."""
     slow = min(rate.learning_rate for rate in config.rates)
     runs = own_starts(table, slow).set_index("repetition")
     first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))
@@ -253,14 +255,14 @@ def alignment_answers(config: Trajectories, table: Table) -> Answers:
 
 
 def _study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study:
-    """The trainings of panels c and d of a figure."""
+    """Return the trainings of panels c and d of a figure."""
     paper = Trajectories(Setting(**setting), figure, scale, rates, 20)
     fewer = {"repetitions": 4}
     name = f"{figure.lower()}-training"
     return define_study(name, follow, units, paper=paper, quick=fewer)
 
 
-# The slowest rate is not in the paper: beside the others it shows what vanishes with η (FM-L1).
+# The slowest rate is not in the paper: it shows what vanishes with η (FM-L1).
 TRAINING = _study("FM-1", 0.35, Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
 RESIDUAL_TRAINING = _study(
     "FM-4", 0.5, Followed(0.02, 400), Followed(0.1, 400), initialization="residual"

@@ -22,14 +22,14 @@ from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stoc
 from deeplin.training.critical_rate import perturbed
 
 CLOSE = 1e-6
-"""Size of the first deviation from the minimizer: small enough for the linear theory."""
+"""Size of the initial deviation from the minimizer, small enough for the linear theory."""
 DATA_SETS = DATA_SEEDS
-"""Of fewer samples and dimensions than the authors', so none is theirs."""
+"""Seeds of data sets; these have fewer samples and dimensions than the authors'."""
 SEARCHED = (0.05, 1.0)
 BURN_IN = 12
-"""Steps in which the networks forget their start; their growth does not count."""
+"""Number of initial steps whose growth is discarded."""
 SINGLE = 300
-"""Steps of the single runs, which are not selected."""
+"""Number of steps of the single runs, which are without selection."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class BatchSizes(OnDataSets):
 
     sizes: tuple[int, ...]
     networks: int
-    """Simulated at each rate."""
+    """Number of networks simulated at each rate."""
     steps: int
-    """With a selection after each."""
+    """Number of steps, with a selection after each."""
     minimizers: int
     """Random minimizers that are compared with the flattest one."""
     depth: int = 3
@@ -54,7 +54,7 @@ def _data(config: BatchSizes, data_seed: int) -> Problem:
 
 
 def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[str, float]]:
-    """The certified rate, the two simulated ones, and the best rate of random minimizers."""
+    """Return the certified rate, the two simulated ones, and the best rate of random minimizers."""
     problem = _data(config, data_seed)
     full = minimal_sharpness(problem, config.depth)
     exact = minimal_stochastic_sharpness(problem, config.depth, batch_size)
@@ -76,13 +76,13 @@ def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[s
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks beside one minimizer, trained on batches by the library's own descent.
+    """Networks near one minimizer, trained on batches by the library's descent.
 
-    The second moment of the error is carried by rare excursions, which a plain average over runs
-    misses: where one sample is far larger than the others they are the runs that meet it again and
-    again. So after every step the networks are drawn again in proportion to their squared error
-    (the gap) and brought back to the first distance: the product of the mean growths is then that
-    of the second moment.
+    The second moment of the error is dominated by rare excursions, which a plain average over runs
+    misses: if one sample is far larger than the others, these are the runs that draw it repeatedly.
+    So after every step the networks are resampled in proportion to their squared error (the gap)
+    and rescaled to the initial distance: the product of the mean growths is then that of the second
+    moment.
     """
 
     problem: Problem
@@ -93,7 +93,7 @@ class Ensemble:
 
     @property
     def runs(self) -> int:
-        """Networks at each rate; with the full batch nothing is drawn, and one says it all."""
+        """Number of networks at each rate; one for the full batch, where nothing is random."""
         return 1 if self.size == self.config.samples else self.config.networks
 
     @property
@@ -101,7 +101,7 @@ class Ensemble:
         return CLOSE**2 * self.problem.zero_gap
 
     def growth(self, rates: np.ndarray) -> np.ndarray:
-        """Growth of the logarithm of the mean square for each step, at each rate."""
+        """Return the growth of the logarithm of the mean square for each step, at each rate."""
         words = coordinate_words(self.config.seed, **self._coordinates("draw"))
         runs, rng = self.runs, np.random.default_rng(words)
         networks = self._start(len(rates))
@@ -116,7 +116,10 @@ class Ensemble:
         return total / (self.config.steps - BURN_IN)
 
     def median_growth(self, rates: np.ndarray) -> np.ndarray:
-        """The same for the median run, without selection: what one sees of a single run."""
+        """Return the growth of the median run, without selection.
+
+        This is what one observes in a single run.
+        """
         runs, networks = self.runs, self._start(len(rates))
         start = gaps(self.problem, networks)
         end = gaps(self.problem, self._train(networks, np.repeat(rates, runs), SINGLE, "single"))
@@ -132,13 +135,13 @@ class Ensemble:
         ).network
 
     def _rescaled(self, networks: Network, chosen: np.ndarray, squares: np.ndarray) -> Network:
-        """The chosen networks with their deviations scaled to the first size."""
+        """Return the chosen networks with their deviations scaled to the first size."""
         shrink = np.sqrt(self._first_gap / squares)[:, None, None]
         pairs = zip(self.minimizer.weights, networks.weights, strict=True)
         return Network([w + shrink * (np.asarray(v)[chosen] - w) for w, v in pairs])
 
     def _keys(self, part: int | str, networks: int) -> Array:
-        """The same for every rate, so that the growth is compared on the same batches."""
+        """Return keys that are the same for every rate, to compare rates on the same batches."""
         key = run_key(self.config.seed, **self._coordinates(part))
         return jnp.tile(jax.random.split(key, self.runs), networks // self.runs)
 
@@ -147,12 +150,12 @@ class Ensemble:
 
 
 def _selected(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Systematic resampling: indices in proportion to these weights."""
+    """Return indices in proportion to these weights, by systematic resampling."""
     return np.minimum(np.searchsorted(np.cumsum(weights / weights.sum()), places), len(weights) - 1)
 
 
 def answers(config: BatchSizes, table: Table) -> Answers:
-    """X-10 against simulation, its certificate, and what single runs do."""
+    """Answer how X-10 compares with simulation and its certificate, and what single runs do."""
     full = table[table["batch_size"] == config.samples]
     some = table[table["batch_size"] < config.samples]
     return {
@@ -167,9 +170,9 @@ def answers(config: BatchSizes, table: Table) -> Answers:
 
 
 def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
-    """The exact curve with the simulated thresholds, in units of the full-batch rate.
+    """Plot the exact curve with the simulated thresholds, in units of the full-batch rate.
 
-    Only the first data set has names, and the best random minimizer, too.
+    Only the first data set has labels and the best random minimizer.
     """
     styles = {
         "exact": {"color": INK, "zorder": 1, "label": r"exact, $2/S_{\min}(B)$"},

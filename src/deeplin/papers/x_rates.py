@@ -1,7 +1,6 @@
 """Critical rates beyond the papers: X-decay, X-outputs, X-layers and X-losses.
 
-Each compares an exact rate with the measured one: up to which rate descent settles beside a
-minimizer.
+Each compares an exact rate with the measured one, up to which descent converges near a minimizer.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from deeplin.training import empirical_critical_rate
 from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
 
 DATA_SETS = (AUTHORS, *DATA_SEEDS[:9])
-"""The FM authors' own, which is drawn in full, and nine others of its recipe, drawn lightly."""
+"""The FM authors' data set, drawn in full, and nine others of the same kind, drawn lightly."""
 LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
 CLOSE = 1e-4
 """Size of the deviation from the minimizer: its square is far above rounding in the objective."""
@@ -46,11 +45,11 @@ RESOLUTION = 0.005
 SEARCHED = {
     "decay": (0.01, 100.0), "outputs": (0.2, 4.0), "layers": (0.02, 1.0), "losses": (0.003, 300.0)
 }  # fmt: skip
-"""The rates among which each figure searches, whatever its theory predicts."""
+"""Range of rates in which each figure searches, independent of the theory."""
 
 
 def gaps(problem: Problem, networks: Network) -> np.ndarray:
-    """R − R_min of each network of a batch."""
+    """Return R − R_min of each network of a batch."""
     products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
     return problem.gap(products)
 
@@ -58,10 +57,10 @@ def gaps(problem: Problem, networks: Network) -> np.ndarray:
 def measured_rate(
     settles: Callable[[np.ndarray], np.ndarray], searched: tuple[float, float]
 ) -> float:
-    """The largest rate in the interval `searched` that settles; NaN if none does.
+    """Return the largest rate in the interval `searched` that settles; NaN if none does.
 
-    `settles` takes SECTIONS rates and says of each whether it does. The interval is one for the
-    whole figure, so that the search knows nothing of the theory it is compared with.
+    `settles` takes SECTIONS rates and returns for each whether descent settles. The interval is the
+    same for the whole figure, so that the search is independent of the theory it is compared with.
     """
     ends = [searched[0]], [searched[1]]
     low, high, found = largest_settling(lambda r: settles(r[0])[None], *ends, RESOLUTION)
@@ -79,13 +78,13 @@ def rate_beside(
     layers: Any = None,
     **options: Any,
 ) -> float:
-    """The largest rate at which descent from beside a network ends lower than it began.
+    """Return the largest rate at which descent from near a network ends lower than it began.
 
-    `height` is the gap, or what else is to become smaller. With `layers` each layer takes this
+    `height` is the gap, or another quantity that must decrease. With `layers` each layer takes this
     multiple of the rate; `options` are those of descent.
     """
     moved = perturbed(network, key[None], CLOSE)
-    # the same slightly moved network for every rate tried at once: only the rates differ
+    # the same perturbed network for all rates, so that only the rates differ
     near = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
     before = height(problem, near)
 
@@ -98,7 +97,7 @@ def rate_beside(
 
 
 def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]:
-    """W_{k+1}G^{-1}, GW_k with G = I + spread·N/√m for each spread: the same product."""
+    """Return W_{k+1}G^{-1}, GW_k with G = I + spread·N/√m for each spread: the same product."""
     rng = np.random.default_rng(coordinate_words(seed, part="minimizers"))
     found = []
     for spread in spreads:
@@ -112,15 +111,15 @@ def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]
 
 
 def plot_other_data(ax: Axes, config: Any, suffix: str = "", **style: Any) -> None:
-    """Name in the legend what is drawn lightly."""
+    """Add a legend entry for the lightly drawn data sets."""
     label = f"{len(config.data_seeds) - 1} other data sets{suffix}"
     ax.plot([], [], color=INK, label=label, **style | LIGHT)
 
 
 HALVINGS = 10
-"""Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
+"""Number of bisections of the interval from half to twice the exact λ_c, to 0.1%."""
 ROUNDING = 1e-12
-"""A network that has collapsed to zero is not better than zero, though its last digit may be."""
+"""Tolerance for rounding in the comparison of a collapsed network with zero."""
 
 
 @dataclass(frozen=True)
@@ -134,14 +133,14 @@ class Decays(OnDataSets):
 
 
 def run_decay(config: Decays, depth: int, data_seed: int, share: float) -> list[dict[str, float]]:
-    """The exact and the measured rate; at the first weight decay also λ_c by training."""
+    """Return the exact and the measured rate; at the first weight decay also λ_c by training."""
     problem = Setting(data_seed=data_seed).data.problem
     critical = critical_weight_decay(problem, depth)
     minimum = decayed_minimum(problem, depth, share * critical.value)
     key = run_key(config.seed, data_seed=data_seed, depth=depth, share=share)
 
     def height(problem: Problem, networks: Network) -> np.ndarray:
-        """F above its minimum."""
+        """Return F above its minimum."""
         risk = problem.minimal_risk + gaps(problem, networks)
         return risk + minimum.weight_decay * penalty(networks) - minimum.objective
 
@@ -162,13 +161,13 @@ def run_decay(config: Decays, depth: int, data_seed: int, share: float) -> list[
 
 
 def penalty(networks: Network) -> np.ndarray:
-    """Σ_k‖W_k‖_F² of each network of a batch."""
+    """Return Σ_k‖W_k‖_F² of each network of a batch."""
     squares = [np.sum(np.asarray(weight) ** 2, axis=(-2, -1)) for weight in networks.weights]
     return np.sum(squares, axis=0)
 
 
 def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
-    """λ at which the minimum that training from w* ends in stops being better than zero."""
+    """Return λ at which the minimum reached by training from w* is no longer better than zero."""
     start = balanced_network(problem, depth)
     rate = 0.5 * 2 / balanced_sharpness(problem, depth)
     low, high = (factor * critical_weight_decay(problem, depth).value for factor in (0.5, 2.0))
@@ -183,7 +182,7 @@ def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
 
 
 def decay_answers(config: Decays, table: Table) -> Answers:
-    """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
+    """Answer X-9: the rate, the critical weight decay, the jump from depth 3 on, and λ → 0."""
     rates = table.pivot_table(index=["data_seed", "depth"], columns="share", values="measured")
     above = min(share for share in config.shares if share > 1)
     below = max(share for share in config.shares if share < 1)
@@ -202,7 +201,7 @@ def decay_answers(config: Decays, table: Table) -> Answers:
 
 
 def plot_decay(config: Decays, table: Table, ax: Axes) -> None:
-    """Exact curves and measured points against λ/λ_c, each depth relative to its 2/S_bal."""
+    """Plot exact curves and measured points against λ/λ_c, each depth relative to its 2/S_bal."""
     first = config.data_seeds[0]
     problem = Setting(data_seed=first).data.problem
     for index, depth in enumerate(config.depths):
@@ -222,7 +221,7 @@ def plot_decay(config: Decays, table: Table, ax: Axes) -> None:
 
 
 def _exact_rates(problem: Problem, depth: int, shares: np.ndarray) -> np.ndarray:
-    """The exact critical rate (X-9) over 2/S_bal at each λ/λ_c."""
+    """Return the exact critical rate (X-9) over 2/S_bal at each λ/λ_c."""
     critical = critical_weight_decay(problem, depth).value
     minima = [decayed_minimum(problem, depth, share * critical) for share in shares]
     rates = np.array([minimum.critical_learning_rate() for minimum in minima])
@@ -248,12 +247,12 @@ DECAYS = define_study(
 )
 
 WIDTH = 10
-"""Of the hidden layers: as many as there are digits, the largest rank of Θ*."""
+"""Width of the hidden layers: the number of digits, which is the largest rank of Θ*."""
 
 
 @dataclass(frozen=True)
 class Outputs(Config):
-    """How many of the ten digits are told apart."""
+    """Numbers of digits that are classified."""
 
     outputs: tuple[int, ...]
     steps: int
@@ -264,7 +263,7 @@ class Outputs(Config):
 
 @cache
 def digits(outputs: int) -> Problem:
-    """The digits of scikit-learn, columns standardized; targets: is it a 0, a 1, … (centered)."""
+    """Return scikit-learn's digits, standardized, with a centered indicator for each digit."""
     from sklearn.datasets import load_digits
 
     X, labels = load_digits(return_X_y=True)
@@ -274,7 +273,7 @@ def digits(outputs: int) -> Problem:
 
 
 def run_outputs(config: Outputs, outputs: int) -> list[dict[str, float]]:
-    """The exact and the measured rate, the sharpness of the attaining network and of others."""
+    """Return exact and measured rate, and the sharpness of the attaining and other networks."""
     problem, L = digits(outputs), config.depth
     flattest = minimal_sharpness(problem, L)
     network = flattest.attaining(hidden=WIDTH)
@@ -298,7 +297,7 @@ def run_outputs(config: Outputs, outputs: int) -> list[dict[str, float]]:
 
 
 def output_answers(config: Outputs, table: Table) -> Answers:
-    """X-7 against descent and other minimizers, and what more outputs cost."""
+    """Answer how X-7 compares with descent and other minimizers, and the effect of more outputs."""
     rows = table.sort_values("outputs")
     least, exact = rows["minimal_sharpness"], rows["exact"]
     return {
@@ -316,7 +315,7 @@ def output_answers(config: Outputs, table: Table) -> Answers:
 
 
 def plot_outputs(config: Outputs, table: Table, ax: Axes) -> None:
-    """Exact and measured rate against q, with that of each added target alone."""
+    """Plot exact and measured rate against q, with that of each added target alone."""
     rows = table.set_index("outputs").sort_index()
     ax.plot(rows["exact"], color=INK, label=r"exact, $2/S_{\min}$ of all q", zorder=1)
     ax.plot(rows["measured"], **series(0, linestyle="", label="measured"))
@@ -334,7 +333,7 @@ OUTPUTS = define_study(
 
 WIDEST = 3.0
 MARGIN = 1.02
-"""Runs nearer than this to the border need more steps than they get."""
+"""Ratio to the border below which runs would need more steps."""
 
 
 @dataclass(frozen=True)
@@ -342,12 +341,12 @@ class RatePairs(OnDataSets):
     """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
 
     points: int
-    """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
+    """Number of points on each side, from 2^{-WIDEST} to 2^{WIDEST}."""
     steps: int
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
-    """Whether descent settles beside the minimizer that is the flattest for its two rates.
+    """Return whether descent converges near the minimizer that is the flattest for its two rates.
 
     That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
     """
@@ -371,7 +370,7 @@ def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
 
 
 def pair_answers(config: RatePairs, table: Table) -> Answers:
-    """Whether the border is where the geometric mean is 2/S_min, and nothing else."""
+    """Answer whether the border is where the geometric mean is 2/S_min."""
     mean = np.sqrt(table["first"] * table["second"])
     below, above = (table["settled"][part] for part in (mean < 1 / MARGIN, mean > MARGIN))
     return {
@@ -386,7 +385,7 @@ def pair_answers(config: RatePairs, table: Table) -> Answers:
 
 
 def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
-    """The grid of pairs with the border √(η_1η_2) = 2/S_min; all data sets in one."""
+    """Plot the grid of pairs with the border √(η_1η_2) = 2/S_min; all data sets in one."""
     pairs = table.groupby(["first", "second"], as_index=False)["settled"].mean()
     share = pairs["settled"]
     kinds = (
@@ -417,7 +416,7 @@ class RateSpreads(OnDataSets):
 
 
 def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
-    """The largest multiple of one set of rates that settles, by three of its means."""
+    """Return the largest multiple of one set of rates that settles, by three of its means."""
     L, problem = config.depth, Setting(data_seed=int(cell["data_seed"])).data.problem
     flattest = minimal_sharpness(problem, L)
     exact = flattest.critical_learning_rate()
@@ -436,14 +435,14 @@ def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
 
 
 def spread_answers(config: RateSpreads, table: Table) -> Answers:
-    """Which mean of the rates decides."""
+    """Answer which mean of the rates decides."""
     widest = table[table["spread"] == max(config.spreads)]
     others = widest[["arithmetic", "largest"]].mean()
     return {"which mean": {"geometric": table["geometric"], "others": others}}
 
 
 def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
-    """Critical value of each mean against the spread of the rates."""
+    """Plot critical value of each mean against the spread of the rates."""
     labels = {
         "largest": "largest rate", "arithmetic": "arithmetic mean", "geometric": "geometric mean"
     }  # fmt: skip
@@ -479,7 +478,7 @@ RATE_SPREADS = define_study(
 AWAY: dict[str, Any] = {
     "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "none"
 }  # fmt: skip
-"""Measured from residual starts."""
+"""Style of rates measured from residual starts."""
 
 
 @dataclass(frozen=True)
@@ -489,11 +488,11 @@ class Losses(OnDataSets):
     depths: tuple[int, ...]
     steps: int
     starts: int
-    """Residual starts of each search."""
+    """Number of residual starts of each search."""
 
 
 def run_losses(config: Losses, depth: int, loss: str, data_seed: int) -> list[dict[str, float]]:
-    """The predicted rate, and two measured ones: beside the flattest minimizer, and far from it."""
+    """Return the predicted rate, and measured ones near the flattest minimizer and far from it."""
     problem = problem_of(loss, data_seed)
     flattest = minimal_sharpness(problem, depth)
     key = run_key(config.seed, data_seed=data_seed, depth=depth, loss=loss)
@@ -513,13 +512,13 @@ def run_losses(config: Losses, depth: int, loss: str, data_seed: int) -> list[di
 
 
 def problem_of(loss: str, data_seed: int) -> Problem:
-    """The data of FM-1; for classification the signs of its targets are the labels."""
+    """Return the data of FM-1; for classification the signs of its targets are the labels."""
     X, Y = Setting(data_seed=data_seed).data.problem.require_data("the labels")
     return Problem.from_data(X, Y[:, 0] if loss == "squared" else np.sign(Y[:, 0]), loss=loss)
 
 
 def loss_answers(config: Losses, table: Table) -> Answers:
-    """How the measured rates compare with 2/S_min for both losses."""
+    """Answer how the measured rates compare with 2/S_min for both losses."""
     found: Answers = {}
     for loss, rows in table.groupby("loss"):
         away = rows["residual"] / rows["predicted"]
@@ -536,7 +535,7 @@ def loss_answers(config: Losses, table: Table) -> Answers:
 
 
 def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
-    """Predicted rates as lines, measured ones as marks, one color for each loss."""
+    """Plot predicted rates as lines, measured ones as marks, one color for each loss."""
     for index, loss in enumerate(LOSS_NAMES):
         color = COLORS[index]
         rows, others = config.split(table[table["loss"] == loss].sort_values("depth"))

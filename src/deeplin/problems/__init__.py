@@ -1,4 +1,4 @@
-"""Problems: the data seen through its moments, and the papers' synthetic data sets."""
+"""Problems: data sets given by rows or moments, and the papers' synthetic data sets."""
 
 from deeplin.problems import synthetic
 from deeplin.problems.moments import Moments

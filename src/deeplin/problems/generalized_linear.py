@@ -19,37 +19,37 @@ from deeplin.problems.losses import ConvexLoss, Softmax
 from deeplin.problems.moments import is_tall, solver, thin_svd
 from deeplin.problems.problem import LeastSquares, Problem, Spectrum
 
-STEPS = 500
-SETTLED = 1e-8
-"""Change of the predictions, relative to 1 + their size, at which one more step is the last: the
-error is then squared."""
-FAR = 25.0
-"""Size of the predictions from which on data are suspected to have no minimizer."""
-REUSED = 0.3
-"""Where steps shrink by this factor at least, the Hessian of many rows is used once more."""
-SHARE = 16
-"""Of many rows, one in so many gives the point to start from."""
-SEPARATED = 1e-7
+NEWTON_STEPS = 500
+STEP_TOLERANCE = 1e-8
+"""Change of the predictions, relative to 1 + their size, after which one more step is taken; that
+step squares the error."""
+SUSPICIOUS_SIZE = 25.0
+"""Size of the predictions above which the data may have no minimizer."""
+REUSE_FACTOR = 0.3
+"""Largest ratio of consecutive steps at which the Hessian of many rows is reused."""
+SUBSAMPLING = 16
+"""One in this many rows is used to find a starting point, if there are many rows."""
+MARGIN_TOLERANCE = 1e-7
 """Margins, relative to the size of their rows, that count as zero."""
 
 
 class GeneralizedLinear(eqx.Module):
     """R(Θ) = (1/n)Σφ(Θᵀx_i, y_i) of any convex loss φ (X-14, X-17), from the rows.
 
-    About the predictions of a minimizer, R − R_min is the mean excess of φ over its tangents there,
-    which keeps its accuracy; data without a minimizer have none, and the infimum is subtracted.
+    R − R_min is computed accurately as the mean excess of φ over its tangents at the predictions of
+    a minimizer. For data without a minimizer the infimum is subtracted.
     """
 
     inputs: Float[Array | np.ndarray, "n d"]
     targets: Float[Array | np.ndarray, "n q"]
     predictions: Float[Array | np.ndarray, "n q"] | None
-    """Those of a minimizer, if there is one."""
+    """Predictions of a minimizer, if there is one."""
     minimal_risk: Float[Array | np.ndarray, ""]
     """The infimum of R."""
     loss: ConvexLoss = eqx.field(static=True)
 
     def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
-        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        """Return R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
         z, n = self.inputs @ theta, self.inputs.shape[0]
         gradient = self.inputs.T @ self.loss.slope(z, self.targets) / n
         if self.predictions is None:
@@ -57,13 +57,15 @@ class GeneralizedLinear(eqx.Module):
         return self.loss.excess(self.predictions, z, self.targets).mean(axis=-1), gradient
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
-        """∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
-        bent = self.loss.bend(self.inputs @ theta, self.targets, self.inputs @ direction)
-        return self.inputs.T @ bent / self.inputs.shape[0]
+        """Return ∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
+        second = self.loss.second_product(
+            self.inputs @ theta, self.targets, self.inputs @ direction
+        )
+        return self.inputs.T @ second / self.inputs.shape[0]
 
 
 Objective: TypeAlias = LeastSquares | GeneralizedLinear
-"""The risk as a function of the product: what training and Hessians ask of a problem."""
+"""The risk as a function of the product, as used by training and Hessians."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +88,7 @@ class GeneralizedLinearProblem(Problem):
 
     @property
     def last_iterate(self) -> np.ndarray:
-        """Where Newton's method ended, (d, q): the optimum, if there is one."""
+        """Last iterate of Newton's method, (d, q): the optimum, if there is one."""
         return self.coordinates.theta(self._fit.coordinates)
 
     @cached_property
@@ -119,23 +121,23 @@ class GeneralizedLinearProblem(Problem):
 
     @cached_property
     def numpy_objective(self) -> GeneralizedLinear:
-        """`objective` with NumPy's arrays, in double precision."""
+        """`objective` with NumPy arrays, in double precision."""
         predictions = self._fit.predictions if self._fit.settled else None
         return GeneralizedLinear(
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
         )
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """R − R_min of linear maps Θ (…, d, q)."""
+        """Return R − R_min of linear maps Θ (…, d, q)."""
         return self.numpy_objective.value_and_gradient(np.asarray(theta))[0]
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
         gap, gradient = self.numpy_objective.value_and_gradient(np.asarray(theta))
         return self.minimal_risk + gap, gradient
 
     def slope_bound(self, theta: np.ndarray) -> np.ndarray:
-        """‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), and at least that of Θ = 0."""
+        """Return ‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), at least that of Θ = 0."""
         X, y = self._rows
         at = (self.convex_loss.slope(z, y) for z in (X @ theta, np.zeros_like(y)))
         sizes = (np.linalg.norm(slope, axis=(-2, -1)) for slope in at)
@@ -147,7 +149,7 @@ class GeneralizedLinearProblem(Problem):
         return self.curvature_at(self.optimum)
 
     def curvature_at(self, theta: np.ndarray) -> np.ndarray:
-        """H(Θ) = ∇²R, as `curvature` is laid out."""
+        """Return H(Θ) = ∇²R in the layout of `curvature`."""
         X, y = self._rows
         return assembled(X, self.convex_loss.blocks(X @ theta.reshape(self.dimension, -1), y))
 
@@ -162,21 +164,21 @@ class GeneralizedLinearProblem(Problem):
         return Spectrum(singular[keep] ** 2 / len(rows), vectors, vectors.T @ optimum)
 
     def curvature_rows(self, quantity: str) -> np.ndarray:
-        """(φ_i''/2)^{1/2}x_i at the optimum, for one output."""
+        """Return (φ_i''/2)^{1/2}x_i at the optimum, for one output."""
         self.require_single_target(quantity)
         X, y = self._rows
         return np.sqrt(self.convex_loss.second(X @ self.optimum.reshape(-1, 1), y) / 2) * X
 
     @property
     def residual_share(self) -> float:
-        """Mean of φ'² at the optimum over that at zero: 0 where every φ_i' vanishes."""
+        """Mean of φ'² at the optimum over that at zero: 0 if every φ_i' vanishes."""
         X, y = self._rows
         at = [X @ self.optimum.reshape(self.dimension, -1), np.zeros_like(y)]
         there, zero = (float(np.mean(self.convex_loss.slope(z, y) ** 2)) for z in at)
         return there / zero if zero > 0 else 0.0
 
     def require_signal(self, quantity: str) -> None:
-        """Raise where w* = 0, or H^{1/2}w* is; for other losses the infimum of S is 0 there."""
+        """Raise InputError if w* = 0 or H^{1/2}w* = 0, where the infimum of S is 0."""
         super().require_signal(quantity)
         if self.outputs == 1:
             size = float(np.linalg.norm(self.spectrum.coordinates))
@@ -192,7 +194,7 @@ class GeneralizedLinearProblem(Problem):
         return self.minimal_risk + self.zero_gap
 
     def only_target(self, index: int) -> Problem:
-        """The problem itself: its outputs belong together."""
+        """Return the problem itself, because its outputs are fitted together."""
         return self
 
     _solution_name, _curvature_name = "minimizer", "H"
@@ -217,20 +219,20 @@ class GeneralizedLinearProblem(Problem):
 
 
 class Fit(NamedTuple):
-    """Where Newton's method ended."""
+    """Result of Newton's method."""
 
     coordinates: Float[np.ndarray, "r k"]
     predictions: Float[np.ndarray, "n q"]
     settled: bool
-    """Whether the steps became small: a minimizer was found."""
+    """Whether the steps became small, so that a minimizer was found."""
     separable: bool = False
     """Whether there is a direction in which the risk decreases forever."""
 
 
 class Coordinates(NamedTuple):
-    """Θ = B U Eᵀ: inputs in a basis B of the row space of X, outputs in one of those that matter.
+    """Coordinates Θ = B U Eᵀ: a basis B of the row space of X, and a basis E of the outputs.
 
-    Minimizers of this form have the least norm: what is left out changes no prediction.
+    Minimizers of this form have the least norm: other components change no prediction.
     """
 
     rows: Float[np.ndarray, "n r"]
@@ -241,13 +243,13 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(cls, inputs: np.ndarray, loss: ConvexLoss, q: int) -> Coordinates:
-        """For many rows of full rank the inputs as they are; else √n U of X = U S Vᵀ."""
+        """Return the inputs themselves if tall and of full rank, else √n U of X = U S Vᵀ."""
         outputs = _zero_sum(q) if isinstance(loss, Softmax) else np.eye(q)
         n, d = inputs.shape
         if is_tall(inputs):
             some = inputs[
-                :: max(1, n // max(n // SHARE, 4 * d))
-            ]  # if they have full rank, so have all
+                :: max(1, n // max(n // SUBSAMPLING, 4 * d))
+            ]  # if these rows have full rank, so have all
             if solver(some.T @ some / len(some)) is not None:
                 return cls(inputs, None, outputs)
         _, singular, right = thin_svd(inputs, inputs[:, :0])
@@ -256,16 +258,16 @@ class Coordinates(NamedTuple):
         return cls(inputs @ basis, basis, outputs)
 
     def theta(self, u: np.ndarray) -> np.ndarray:
-        """Θ, (d, q)."""
+        """Return Θ, (d, q)."""
         inner = u @ self.outputs.T
         return inner if self.basis is None else self.basis @ inner
 
     def predictions(self, u: np.ndarray) -> np.ndarray:
-        """XΘ, (n, q)."""
+        """Return XΘ, (n, q)."""
         return self.rows @ u @ self.outputs.T
 
     def penalty(self) -> np.ndarray:
-        """The matrix G with ‖Θ‖² = Tr(UᵀGU)."""
+        """Return the matrix G with ‖Θ‖² = Tr(UᵀGU)."""
         size = self.rows.shape[1]
         return np.eye(size) if self.basis is None else self.basis.T @ self.basis
 
@@ -280,17 +282,19 @@ def fit(
 ) -> Fit:
     """Minimize (1/n)Σφ(Θᵀx_i, y_i) + ridge·‖Θ‖² by Newton's method with backtracking.
 
-    `start` are coordinates U to begin with, such as those of a minimizer nearby.
+    `start` holds initial coordinates U, such as those of a nearby minimizer.
     """
     rows, outputs = coordinates.rows, coordinates.outputs
-    if start is None and is_tall(rows) and len(rows) > 8 * SHARE * rows.shape[1] * outputs.shape[1]:
-        # a sixteenth of the rows has its minimizer near that of all
-        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
-        near = fit(loss, part, targets[::SHARE], ridge=ridge)
+    many = 8 * SUBSAMPLING * rows.shape[1] * outputs.shape[1]
+    if start is None and is_tall(rows) and len(rows) > many:
+        # the minimizer of a sixteenth of the rows is close to that of all rows
+        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SUBSAMPLING]))
+        near = fit(loss, part, targets[::SUBSAMPLING], ridge=ridge)
         start = near.coordinates if near.settled else None
     u = _starting_point(loss, coordinates, targets) if start is None else start
-    for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
-        u = _newton(easier, coordinates, targets, ridge, u).coordinates
+    if start is None:
+        for preliminary in loss.preliminary_losses(coordinates.predictions(u), targets):
+            u = _newton(preliminary, coordinates, targets, ridge, u).coordinates
     return _newton(loss, coordinates, targets, ridge, u)
 
 
@@ -302,7 +306,7 @@ def _newton(
     metric = coordinates.penalty() if ridge else None
     z = coordinates.predictions(u)
     separable, hessian, reuse, before = None, np.zeros((0, 0)), False, np.inf
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
         if metric is not None:
             gradient = gradient + 2 * ridge * metric @ u
@@ -317,16 +321,16 @@ def _newton(
         scale, size = 1 + float(np.abs(z).max()), float(np.abs(change).max())
         if not np.isfinite(size):
             break
-        bend = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
-        excess = partial(_excess, loss, targets, z, change, bend)
+        quadratic = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
+        excess = partial(_excess, loss, targets, z, change, quadratic)
         length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
         u, z = u + length * step, z + length * change
-        # A Hessian from before makes the error smaller by a factor, not its square.
-        if length == 1.0 and size <= (SETTLED**2 * 1e3 if reuse else SETTLED) * scale:
+        # With an old Hessian the convergence is linear, not quadratic.
+        if length == 1.0 and size <= (STEP_TOLERANCE**2 * 1e3 if reuse else STEP_TOLERANCE) * scale:
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
-        reuse = length == 1.0 and size <= REUSED * min(scale, before) and is_tall(rows)
+        reuse = length == 1.0 and size <= REUSE_FACTOR * min(scale, before) and is_tall(rows)
         before = size
-        if not ridge and separable is None and scale > FAR:
+        if not ridge and separable is None and scale > SUSPICIOUS_SIZE:
             separable = is_separable(loss, coordinates, targets, u)
         if separable and -descent < 1e-17:
             break
@@ -340,10 +344,10 @@ def _least_norm(
     found: Fit,
     hessian: np.ndarray,
 ) -> Fit:
-    """The minimizer of least norm among those along the kernel of H.
+    """Return the minimizer of least norm among those that differ along the kernel of H.
 
-    Losses with linear parts can have several. Where it is the end of a linear part, φ'' is not
-    defined there, and the minimizer found stays.
+    Losses with linear parts can have several minimizers. If the one of least norm is at the end of
+    a linear part, where φ'' is undefined, the minimizer found is returned.
     """
     values, vectors = np.linalg.eigh(hessian)
     kernel = vectors[:, values <= 1e-12 * max(values[-1], np.finfo(float).tiny)]
@@ -360,7 +364,7 @@ def _least_norm(
 
 
 def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
-    """(1/n)Σ_i B_i ⊗ x_ix_iᵀ of blocks B_i (n, k, k): class-major."""
+    """Return (1/n)Σ_i B_i ⊗ x_ix_iᵀ for blocks B_i (n, k, k), class-major."""
     (n, r), k = rows.shape, blocks.shape[-1]
     matrix = np.empty((k, r, k, r))
     for a in range(k):
@@ -371,14 +375,17 @@ def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"
 
 
 def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
-    """The least-squares fit to the first guess of the predictions."""
+    """Return the least-squares fit to the loss's first guess of the predictions."""
     guess = loss.first_guess(targets) @ coordinates.outputs
     size = coordinates.rows.shape[1], coordinates.outputs.shape[1]
     return np.linalg.lstsq(coordinates.rows, guess)[0] if np.any(guess) else np.zeros(size)
 
 
 def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g (Levenberg and Marquardt)."""
+    """Return H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g.
+
+    This is the method of Levenberg and Marquardt.
+    """
     scales = np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
     if (solve := solver(hessian / np.outer(scales, scales))) is not None:
         return solve(gradient / scales) / scales
@@ -388,16 +395,22 @@ def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 
 def _excess(
-    loss: ConvexLoss, y: np.ndarray, z: np.ndarray, change: np.ndarray, bend: float, length: float
+    loss: ConvexLoss,
+    y: np.ndarray,
+    z: np.ndarray,
+    change: np.ndarray,
+    quadratic: float,
+    length: float,
 ) -> float:
     rounding = 4 * np.finfo(float).eps * abs(float(loss.value(z, y).mean()))
-    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * bend - rounding
+    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * quadratic - rounding
 
 
 def _backtracked(excess: Callable[[float], float], descent: float) -> float:
-    """The first length of 1, ½, ¼, … with excess ≤ ¾ of the descent along the tangent (Armijo).
+    """Return the first of 1, ½, ¼, … that meets the Armijo condition with factor ¾.
 
-    The excess over the tangent is exact for small steps, where a difference of risks is rounding.
+    The excess over the tangent is accurate for small steps, where a difference of risks is
+    dominated by rounding.
     """
     length = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -409,14 +422,14 @@ def _backtracked(excess: Callable[[float], float], descent: float) -> float:
 def is_separable(
     loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
 ) -> bool:
-    """Whether some direction never increases the loss of any sample and decreases one (X-16).
+    """Return whether a direction increases no sample's loss and decreases one (X-16).
 
     The risk then has no minimizer. A linear program decides: the largest sum of margins over
     directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
     of the predictions, and v_i of the right class minus that of each other class for softmax. If
-    the direction u has positive margins only, that is the answer already.
+    the direction u has positive margins only, no linear program is needed.
     """
-    from scipy.optimize import linprog  # half a second, which most data need not wait for
+    from scipy.optimize import linprog  # takes half a second, and most data do not need it
 
     found = _margins(loss, coordinates, targets)
     if found is None:
@@ -435,13 +448,13 @@ def is_separable(
     if answer.status != 0:
         return False
     values = margins @ answer.x
-    return bool(values.max() > 10 * SEPARATED and values.min() >= -SEPARATED)
+    return bool(values.max() > 10 * MARGIN_TOLERANCE and values.min() >= -MARGIN_TOLERANCE)
 
 
 def _margins(
     loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows whose products with a direction must not be negative, and must be zero."""
+    """Return rows whose products with a direction must be nonnegative, and rows where zero."""
     rows, outputs = coordinates.rows, coordinates.outputs
     if isinstance(loss, Softmax):
         sample, other = np.nonzero(targets == 0)
@@ -455,5 +468,5 @@ def _margins(
 
 
 def _zero_sum(q: int) -> Float[np.ndarray, "q k"]:
-    """An orthonormal basis of the vectors whose entries sum to zero."""
+    """Return an orthonormal basis of the vectors whose entries sum to zero."""
     return np.linalg.qr(np.eye(q)[:, 1:] - 1 / q)[0]

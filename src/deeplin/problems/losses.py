@@ -22,51 +22,51 @@ Derivatives: TypeAlias = tuple[Callable, Callable, Callable]
 
 @dataclass(frozen=True)
 class ConvexLoss:
-    """A loss that is a sum over outputs of φ(z, y); subclasses say what φ is."""
+    """A loss that is a sum over outputs of φ(z, y); subclasses define φ."""
 
     def phi(self, z: Any, y: Any) -> Any:
-        """φ."""
+        """Return φ."""
         raise NotImplementedError
 
     def slope(self, z: Any, y: Any) -> Any:
-        """φ', (…, n, q)."""
+        """Return φ', (…, n, q)."""
         raise NotImplementedError
 
     def second(self, z: Any, y: Any) -> Any:
-        """φ'', (…, n, q)."""
+        """Return φ'', (…, n, q)."""
         raise NotImplementedError
 
     def value(self, z: Any, y: Any) -> Any:
-        """The loss of each sample."""
+        """Return the loss of each sample."""
         return self.phi(z, y).sum(axis=-1)
 
-    def bend(self, z: Any, y: Any, direction: Any) -> Any:
-        """φ''·direction, the second derivative applied to a change of the predictions."""
+    def second_product(self, z: Any, y: Any, direction: Any) -> Any:
+        """Return φ''·direction, the second derivative applied to a change of the predictions."""
         return self.second(z, y) * direction
 
     def excess(self, start: Any, z: Any, y: Any) -> Any:
-        """φ(z) − φ(start) − φ'(start)(z − start) ≥ 0 of each sample.
+        """Return φ(z) − φ(start) − φ'(start)(z − start) ≥ 0 of each sample.
 
-        The mean over samples is R − R_min when `start` are the predictions of a minimizer; written
-        without a difference of nearly equal numbers where that is possible.
+        The mean over samples is R − R_min when `start` are the predictions of a minimizer; it
+        avoids differences of nearly equal numbers where possible.
         """
         step = z - start
         return (self.phi(z, y) - self.phi(start, y) - self.slope(start, y) * step).sum(axis=-1)
 
     def blocks(self, z: Any, y: Any) -> Any:
-        """The matrix of second derivatives of each sample, (n, q, q)."""
+        """Return the matrix of second derivatives of each sample, (n, q, q)."""
         return self.second(z, y)[..., None]
 
     def first_guess(self, y: np.ndarray) -> np.ndarray:
-        """Predictions that a minimizer is near to, for Newton's method to start from."""
+        """Return predictions near those of a minimizer, from which Newton's method starts."""
         return np.zeros_like(y)
 
-    def easier(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
-        """Losses to minimize one after the other before this one, from the predictions z on."""
+    def preliminary_losses(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
+        """Return losses to minimize in turn before this one, starting from the predictions z."""
         return []
 
     def decreasing(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """In which directions of the predictions the loss of a sample never increases.
+        """Return the directions of the predictions in which the loss of a sample never increases.
 
         Returns (signs, bounded): a change v of the prediction never increases the loss of a sample
         with sign s ≠ 0 if s·v ≥ 0, and that of a `bounded` sample only if v = 0. None: never.
@@ -163,7 +163,7 @@ class Huber(ConvexLoss):
     def first_guess(self, y: np.ndarray) -> np.ndarray:
         return y
 
-    def easier(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
+    def preliminary_losses(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
         residual = float(np.abs(z - y).max())
         count = int(np.ceil(np.log(max(residual / self.delta, 1.0)) / np.log(4)))
         return [Huber(self.delta * 4.0**k) for k in range(count, 0, -1)]
@@ -182,7 +182,7 @@ class Softmax(ConvexLoss):
     def slope(self, z: Any, y: Any) -> Any:
         return _shares(z) - y
 
-    def bend(self, z: Any, y: Any, direction: Any) -> Any:
+    def second_product(self, z: Any, y: Any, direction: Any) -> Any:
         p = _shares(z)
         return p * (direction - (p * direction).sum(axis=-1, keepdims=True))
 
@@ -202,7 +202,7 @@ class Softmax(ConvexLoss):
 
 @dataclass(frozen=True)
 class Custom(ConvexLoss):
-    """A φ of the caller's, with its two derivatives."""
+    """A user-defined φ with its two derivatives."""
 
     functions: Derivatives
 
@@ -216,7 +216,7 @@ class Custom(ConvexLoss):
         return self._call(2, z, y)
 
     def _call(self, order: int, z: Any, y: Any) -> Any:
-        """The function itself on JAX arrays; on NumPy arrays its result in float64."""
+        """Call the function on JAX arrays; on NumPy arrays return its result in float64."""
         function = self.functions[order]
         if not isinstance(z, np.ndarray):
             return function(z, y)
@@ -233,7 +233,7 @@ Loss: TypeAlias = str | Derivatives
 
 
 def loss_of(loss: Loss, delta: float) -> ConvexLoss:
-    """The loss that a caller means."""
+    """Return the loss that `loss` specifies."""
     if isinstance(loss, (tuple, list)):
         if len(loss) != 3 or not all(callable(function) for function in loss):
             raise InputError(
@@ -250,7 +250,7 @@ def loss_of(loss: Loss, delta: float) -> ConvexLoss:
 
 
 def encoded(loss: ConvexLoss, y: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Targets (n, q) as the loss takes them, and the classes where there are any."""
+    """Return targets (n, q) as the loss takes them, and the classes if there are any."""
     if not isinstance(loss, (Logistic, Softmax)):
         targets = finite_array("y", y, (1, 2), sized=True)
         targets = targets.reshape(len(targets), -1)
@@ -275,7 +275,7 @@ def encoded(loss: ConvexLoss, y: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct labels, sorted, and the number of each sample's label among them."""
+    """Return the distinct labels, sorted, and the index of each sample's label."""
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -306,13 +306,13 @@ def _checked(loss: Custom) -> Custom:
     try:
         functions = (loss.phi, loss.slope, loss.second)
         low, at, high = ([f(at, y) for f in functions] for at in (z - h, z, z + h))
-    except Exception as error:  # the caller's own functions: whatever they raise
+    except Exception as error:  # user-defined functions may raise anything
         raise InputError(f"the loss raised {type(error).__name__} on arrays: {error}") from error
     if any(np.shape(array) != z.shape for array in at):
         raise InputError("the functions of the loss must return one value for each (z, y).")
     for order, name in ((0, "dphi"), (1, "d2phi")):
         found, slope = at[order + 1], (high[order] - low[order]) / (2 * h)
-        # a kink between z − h and z + h is no mistake
+        # a kink between z − h and z + h is allowed
         smooth = np.abs(high[order + 1] - low[order + 1]) <= 1e-3 * (1 + np.abs(found))
         if np.any(np.abs(slope - found)[smooth] > 1e-3 * (1 + np.abs(found)[smooth])):
             raise InputError(f"{name} is not the derivative of the function before it.")
@@ -326,7 +326,7 @@ def _softplus(u: Any) -> Any:
 
 
 def _sigmoid(u: Any) -> Any:
-    """1/(1 + e^{−u}), with all digits in both tails and without overflow."""
+    """Return 1/(1 + e^{−u}), accurate in both tails and without overflow."""
     return u.__array_namespace__().exp(-_softplus(-u))
 
 
@@ -336,5 +336,5 @@ def _logsumexp(z: Any) -> Any:
 
 
 def _shares(z: Any) -> Any:
-    """The probabilities e^{z_c}/Σe^{z}."""
+    """Return the probabilities e^{z_c}/Σe^{z}."""
     return z.__array_namespace__().exp(z - _logsumexp(z))

@@ -11,9 +11,9 @@ import numpy as np
 from deeplin.errors import InputError, finite_array, require_size
 
 MANY_NUMBERS = 2**20
-"""From so many numbers in X on, w* is sought without its singular values first."""
+"""Number of entries of X from which w* is first computed without singular values."""
 WELL_CONDITIONED = 1e-10
-"""1/κ(Σ̂) from which one correction leaves nothing of the error of the normal equations."""
+"""Smallest 1/κ(Σ̂) at which one correction removes the error of the normal equations."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,24 @@ class Moments:
 
     @classmethod
     def of_rows(cls, inputs: np.ndarray, targets: np.ndarray) -> Moments:
-        """Moments of one chunk, about its own mean."""
+        """Return the moments of one chunk, about its own mean."""
         return cls.of_table(np.concatenate([inputs, targets], axis=1), targets.shape[1])
 
     @classmethod
     def of_table(cls, rows: np.ndarray, targets: int) -> Moments:
-        """Moments of one chunk whose last columns are the targets, about its own mean.
+        """Return the moments of one chunk whose last columns are the targets, about its own mean.
 
         Where the mean is the first row to rounding, that row is the better shift: a constant
         column then has no scatter at all. The rows are centered in place: they are not used again.
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # refused later, by column
+        with np.errstate(over="ignore", invalid="ignore"):  # rejected later, by column
             mean, first = rows.mean(axis=0), rows[0]
             shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
             rows -= shift
             return cls(len(rows), shift, rows.sum(axis=0), rows.T @ rows, targets)
 
     def merge(self, other: Moments) -> Moments:
-        """Moments of both sets of rows together, about this one's shift."""
+        """Return the moments of both sets of rows together, about this one's shift."""
         if other.shift.shape != self.shift.shape or other.targets != self.targets:
             raise InputError(
                 f"chunks disagree: {len(self.shift)} columns with {self.targets} target(s), then "
@@ -74,7 +74,7 @@ class Moments:
         return self.shift + self.total / self.count
 
     @property
-    def centred(self) -> np.ndarray:
+    def centered(self) -> np.ndarray:
         """Covariance of the columns about their mean."""
         mean = self.total / self.count
         return self.scatter / self.count - np.outer(mean, mean)
@@ -95,10 +95,10 @@ def require_same_length(X: np.ndarray, Y: np.ndarray) -> None:
 
 
 def merge_all(parts: Iterable[Moments]) -> Moments | None:
-    """The moments of all parts together; None if there is no part.
+    """Return the moments of all parts together; None if there is no part.
 
-    A sum waits until the next one has more than half as many rows, so that rounding, and the
-    number of sums that are kept, grow with the logarithm of the number of parts.
+    A partial sum is merged once the next one has more than half as many rows, so that rounding, and
+    the number of partial sums, grow logarithmically with the number of parts.
     """
     waiting: list[Moments] = []
     for part in parts:
@@ -109,7 +109,7 @@ def merge_all(parts: Iterable[Moments]) -> Moments | None:
 
 
 def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, np.ndarray]:
-    """The second moments of (x, y) together, (d+q)×(d+q), and Xᵀy/n as it was given."""
+    """Return the second moments of (x, y) together, (d+q)×(d+q), and Xᵀy/n as it was given."""
     sigma = finite_array("covariance", covariance, (2,))
     cross = finite_array("cross_moment", cross_moment, (1, 2))
     d = len(sigma)
@@ -140,7 +140,7 @@ def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, 
 
 
 def require_sizes(table: np.ndarray, dimension: int) -> None:
-    """Refuse columns too large or small, as for rows: the roots of second moments are the sizes."""
+    """Raise InputError for columns too large or small, by the roots of their second moments."""
     roots = np.sqrt(np.maximum(np.diag(table), 0.0))
     require_size("X (the roots of its second moments)", roots[:dimension])
     require_size("y (the root of its second moment)", roots[dimension:])
@@ -150,14 +150,14 @@ def require_sizes(table: np.ndarray, dimension: int) -> None:
 
 
 def is_tall(inputs: np.ndarray) -> bool:
-    """Whether the moments of X are worth a try: many numbers, in more rows than columns."""
+    """Return whether moments of X may be used: many entries, and more rows than columns."""
     n, d = inputs.shape
     return inputs.size >= MANY_NUMBERS and n > 2 * d
 
 
 def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Σ̂⁻¹ by Cholesky, unless Σ̂ is too near a singular matrix for it."""
-    from scipy.linalg import cho_factor, cho_solve, lapack  # not for those who only start a command
+    """Return Σ̂⁻¹ by Cholesky as a function, or None if Σ̂ is too close to singular."""
+    from scipy.linalg import cho_factor, cho_solve, lapack  # imported on first use only
 
     try:
         factor = cho_factor(covariance, lower=True)
@@ -168,9 +168,9 @@ def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
 
 
 def thin_svd(inputs: np.ndarray, targets: np.ndarray):
-    """UᵀY, the singular values and Vᵀ of X = U S Vᵀ, without forming U for tall X.
+    """Return UᵀY, the singular values and Vᵀ of X = U S Vᵀ, without forming U for tall X.
 
-    For n much larger than d the triangular factor of [X Y] carries all that is needed.
+    For n much larger than d the triangular factor of [X Y] suffices.
     """
     n, d = inputs.shape
     if n > 2 * (d + targets.shape[1]):

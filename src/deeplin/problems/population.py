@@ -1,4 +1,4 @@
-"""The distribution behind the data: exact population risk, never by sampling (BO-risk)."""
+"""The distribution of the data, and the exact population risk without sampling (BO-risk)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deeplin.errors import InputError, finite_array, positive_number, validated
 from deeplin.problems.problem import Problem
 
 LARGEST_DENSE = 5000
-"""Beyond this dimension no d×d matrix is formed behind the caller's back."""
+"""Largest dimension for which a d×d matrix is formed implicitly."""
 
 
 class Factored(NamedTuple):
@@ -26,7 +26,7 @@ Covariance = np.ndarray | Factored
 
 
 def check_covariance(covariance: Any) -> Covariance:
-    """Σ as its diagonal (d), dense (d×d) or `Factored`, checked and in float64.
+    """Return Σ as a diagonal (d), dense (d×d) or `Factored`, checked and in float64.
 
     A matrix that is not square can only be a factor.
     """
@@ -56,12 +56,12 @@ def check_covariance(covariance: Any) -> Covariance:
 
 
 def covariance_dimension(covariance: Covariance) -> int:
-    """Number of inputs d."""
+    """Return the number of inputs d."""
     return len(covariance.factor if isinstance(covariance, Factored) else covariance)
 
 
 def apply_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
-    """Σ C for columns C (…, d, k), without forming a d×d matrix where Σ is not one."""
+    """Return Σ C for columns C (…, d, k), without forming a d×d matrix unless Σ is dense."""
     if isinstance(covariance, Factored):
         low = covariance.factor @ (covariance.factor.T @ columns)
         return low + covariance.diagonal[:, None] * columns
@@ -69,7 +69,7 @@ def apply_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
 
 
 def covariance_spectrum(covariance: Covariance) -> np.ndarray:
-    """The eigenvalues λ_1 ≥ … ≥ λ_d of Σ.
+    """Return the eigenvalues λ_1 ≥ … ≥ λ_d of Σ.
 
     A factor plus a constant diagonal needs only the singular values of the factor.
     """
@@ -95,7 +95,7 @@ def covariance_spectrum(covariance: Covariance) -> np.ndarray:
 
 @validated
 def population_risk(theta, *, optimum, covariance):
-    """Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
+    """Return Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
 
     `theta` is (d,) or (d, q), or a batch (runs, d, q); `optimum` has the same shape or is shared by
     the batch. `covariance` is Σ as its eigenvalues or diagonal (d), dense (d×d), a factor F (d×k,
@@ -126,7 +126,7 @@ def population_risk(theta, *, optimum, covariance):
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Where data come from: y = xΘ* + ω, E[xᵀx] = Σ, ω of variance `noise`² for each output.
+    """Distribution of the data: y = xΘ* + ω, E[xᵀx] = Σ, ω of variance `noise`² for each output.
 
     ```python
     import deeplin as dl
@@ -140,7 +140,8 @@ class Population:
     covariance: Covariance
     noise: float = 1.0
     drawn: bool = False
-    """The data were drawn from it: centered Gaussian x and ω, independent (BO-A1 to BO-A4)."""
+    """Whether the data were drawn from it, with centered independent Gaussian x and ω (BO-A1 to
+    BO-A4)."""
 
     def __post_init__(self):
         sigma = check_covariance(self.covariance)
@@ -175,16 +176,16 @@ class Population:
             )
 
     def risk(self, theta):
-        """Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)) (BO-risk)."""
+        """Return Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)) (BO-risk)."""
         return population_risk(theta, optimum=self.optimum, covariance=self.covariance)
 
     def apply(self, columns: np.ndarray) -> np.ndarray:
-        """Σ C."""
+        """Return Σ C."""
         return apply_covariance(self.covariance, columns)
 
 
 def _as_columns(name: str, value: Any, dimension: int) -> np.ndarray:
-    """`value` as (d, q), or (runs, d, q)."""
+    """Return `value` as (d, q), or (runs, d, q)."""
     array = finite_array(name, value, (1, 2, 3))
     columns = array[:, None] if array.ndim == 1 else array
     if columns.shape[-2] != dimension:

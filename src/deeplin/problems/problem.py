@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 class Spectrum(NamedTuple):
     """Nonzero eigenvalues of Σ̂ (largest first), eigenvectors (d×r), w* in their basis (r×q).
 
-    For other losses than the squared one with one output, H/2 takes the place of Σ̂ (X-14).
+    For losses other than the squared one with one output, H/2 replaces Σ̂ (X-14).
     """
 
     eigenvalues: np.ndarray
     vectors: np.ndarray
     coordinates: np.ndarray
 
-    def beside(self, columns: np.ndarray) -> np.ndarray:
-        """(I − P_X) C: the part of columns (…, d, k) that no sample sees."""
+    def orthogonal_part(self, columns: np.ndarray) -> np.ndarray:
+        """Return (I − P_X) C, the part of columns (…, d, k) orthogonal to all samples."""
         return columns - self.vectors @ (self.vectors.T @ columns)
 
 
@@ -56,13 +56,13 @@ class LeastSquares(NamedTuple):
     minimal_risk: Float[Array | np.ndarray, ""]
 
     def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
-        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        """Return R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
         difference = theta - self.optimum
         slope = 2 * self.covariance @ difference
         return 0.5 * (difference * slope).sum(axis=(-2, -1)), slope
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
-        """∇²R(Θ)[D] = 2Σ̂D."""
+        """Return ∇²R(Θ)[D] = 2Σ̂D."""
         return 2 * self.covariance @ direction
 
 
@@ -100,7 +100,7 @@ class Problem:
 
     @classmethod
     def from_data(cls, X, y, loss: Loss = "squared", delta: float = 1.0) -> Problem:
-        """The problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
+        """Return the problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
 
         | loss | φ(z, y), averaged over samples | y |
         |---|---|---|
@@ -135,7 +135,10 @@ class Problem:
     def from_moments(
         cls, covariance, cross_moment, target_moment, samples: int, loss: Loss = "squared"
     ) -> Problem:
-        """The problem with Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n."""
+        """Return the problem with given second moments.
+
+        These are Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n.
+        """
         _require_squared(loss)
         table, cross = joint_moments(covariance, cross_moment, target_moment)
         d, q = len(cross), cross.reshape(len(cross), -1).shape[1]
@@ -145,7 +148,7 @@ class Problem:
     @classmethod
     @validated
     def from_chunks(cls, chunks: Iterable, loss: Loss = "squared") -> Problem:
-        """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
+        """Return the problem of `(X, y)` chunks, each read once; memory does not depend on n."""
         _require_squared(loss)
         single = True
 
@@ -167,7 +170,7 @@ class Problem:
 
     @classmethod
     def from_accumulated(cls, moments: Moments, *, single_target: bool = True) -> Problem:
-        """The problem of moments accumulated elsewhere (for example on several machines)."""
+        """Return the problem of moments accumulated elsewhere (for example on several machines)."""
         q = moments.targets
         d = len(moments.shift) - q
         require_sizes(moments.raw, d)
@@ -199,7 +202,7 @@ class Problem:
 
     @cached_property
     def numpy_objective(self) -> Objective:
-        """`objective` with NumPy's arrays, in double precision."""
+        """`objective` with NumPy arrays, in double precision."""
         optimum = self.optimum.reshape(self.dimension, -1)
         return LeastSquares(self.covariance, optimum, np.asarray(self.minimal_risk))
 
@@ -210,29 +213,32 @@ class Problem:
         A pytree with `value_and_gradient(theta)` (of R − R_min), `curvature_product(theta,
         direction)` and `minimal_risk`, so that compiled code takes the data as an argument.
         """
-        import jax  # moments and theory do without JAX
+        import jax  # not needed for moments and theory
 
-        # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
+        # `device_put` of copies: `jnp.asarray` would compile a program for each new shape.
         return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
 
     @property
     def quadratic(self) -> LeastSquares:
-        """`objective` where it must be a quadratic one."""
+        """`objective`, which must be quadratic."""
         self.require_squared_loss("this")
         return self.objective  # pyright: ignore[reportReturnType]
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """R − R_min of linear maps Θ (…, d, q), in the eigenbasis of Σ̂: small ones stay exact."""
+        """Return R − R_min of linear maps Θ (…, d, q), accurately down to rounding.
+
+        It is evaluated in the eigenbasis of Σ̂.
+        """
         eigenvalues, vectors, coordinates = self.spectrum
         difference = vectors.T @ theta - coordinates
         return (difference * (eigenvalues[:, None] * difference)).sum(axis=(-2, -1))
 
     def risk(self, theta: np.ndarray) -> np.ndarray:
-        """R of linear maps Θ (…, d, q)."""
+        """Return R of linear maps Θ (…, d, q)."""
         return self.minimal_risk + self.gap(theta)
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
         eigenvalues, vectors, coordinates = self.spectrum
         difference = vectors.T @ theta - coordinates
         return self.risk(theta), vectors @ (2 * eigenvalues[:, None] * difference)
@@ -271,8 +277,8 @@ class Problem:
     def spectrum(self) -> Spectrum:
         """The nonzero eigenvalues of Σ̂, largest first, with eigenvectors and w* in that basis.
 
-        From data by the singular values of X (no squaring of the condition number), from moments
-        by the eigenvalues of Σ̂.
+        It is computed from the singular values of X (without squaring the condition number), or
+        from the eigenvalues of Σ̂ if only moments are known.
         """
         n, d = self.samples, self.dimension
         epsilon = np.finfo(np.float64).eps * max(n if self.inputs is not None else d, d)
@@ -347,7 +353,7 @@ class Problem:
         return float(np.sum(self.spectrum.eigenvalues * weights) / np.sum(weights))
 
     def only_target(self, index: int) -> Problem:
-        """The same inputs with one of the targets alone."""
+        """Return the problem with the same inputs and one of the targets."""
         if self.inputs is not None and self.targets is not None:
             return Problem.from_data(self.inputs, self.targets[:, index])
         d, moments = self.dimension, self._moments
@@ -364,7 +370,7 @@ class Problem:
     # --- preconditions -----------------------------------------------------------------------
 
     def require_signal(self, quantity: str) -> None:
-        """Raise where w* = 0, naming the quantity that is undefined there."""
+        """Raise InputError if w* = 0, naming the quantity that is then undefined."""
         if self.rank == 0 or self.optimum_norm == 0.0:
             raise InputError(
                 f"{quantity} is undefined: the {self._solution_name} w* is zero (the target is "
@@ -372,11 +378,11 @@ class Problem:
             )
 
     def require_squared_loss(self, quantity: str) -> None:
-        """Raise for other losses than the squared one."""
+        """Raise InputError unless the loss is squared."""
         _require_squared(self.loss, f"{quantity} is known for the squared loss alone")
 
     def require_single_target(self, quantity: str) -> None:
-        """Raise for more than one target."""
+        """Raise InputError unless there is one target."""
         if self.outputs != 1:
             raise InputError(
                 f"{quantity} is defined for one target; this problem has {self.outputs}. "
@@ -393,12 +399,12 @@ class Problem:
         return self.inputs, self.targets
 
     def curvature_rows(self, quantity: str) -> np.ndarray:
-        """Rows r_i with H/2 = (1/n)Σr_ir_iᵀ: those of X for squared loss."""
+        """Return rows r_i with H/2 = (1/n)Σr_ir_iᵀ, which are those of X for squared loss."""
         return self.require_data(quantity)[0]
 
     @property
     def residual_share(self) -> float:
-        """Mean of φ'² at the optimum over that at zero: 0 where the data are interpolated."""
+        """Mean of φ'² at the optimum over that at zero: 0 if the data are interpolated."""
         return self.minimal_risk / self.target_moment
 
     # --- internals ---------------------------------------------------------------------------
@@ -409,9 +415,9 @@ class Problem:
     def _solution(self) -> np.ndarray | None:
         """w* (d×q) without the singular values of X, for many rows; None near a singular Σ̂.
 
-        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of
-        ε κ(Σ̂) in the first becomes its square, and what is left is that of a QR factorization, at
-        the price of Σ̂.
+        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε
+        κ(Σ̂) in the first becomes its square, so that the accuracy is that of a QR factorization,
+        at the cost of forming Σ̂.
         """
         X, Y = self.inputs, self.targets
         if X is None or Y is None or self.loss != "squared" or not is_tall(X):
@@ -427,11 +433,11 @@ class Problem:
         return self.second_moments
 
     def _as_given(self, columns: np.ndarray) -> np.ndarray:
-        """A d×q array as the caller gave the target: (d,) for a vector y."""
+        """Return a d×q array in the shape of the caller's target: (d,) for a vector y."""
         return columns[:, 0] if self.single_target else columns
 
     def _nonzero_spectrum(self) -> np.ndarray:
-        """The nonzero eigenvalues of Σ̂, or of H/2, largest first."""
+        """Return the nonzero eigenvalues of Σ̂, or of H/2, largest first."""
         if self.rank == 0:
             raise InputError(
                 f"{self._curvature_name} is zero: its eigenvalues λ and Λ are undefined. Pass "

@@ -21,14 +21,15 @@ from deeplin.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """A training problem together with what is known about where it came from."""
+    """A training problem together with its known distribution."""
 
     problem: Problem
     """The training data."""
     test: Problem
     """Fresh data of the same kind, for generalization gaps."""
     truth: np.ndarray | tuple[np.ndarray, ...]
-    """What made the targets: w_true, Θ*, the teacher's weights or the separating direction."""
+    """The truth behind the targets: w_true, Θ*, the teacher's weights or the separating
+    direction."""
     spectrum: np.ndarray
     """Eigenvalues of the population second moment Σ (the inputs' axes are its eigenvectors)."""
 
@@ -41,7 +42,7 @@ def flat_minima(
     noise: float = 1.0,
     condition_number: float = 1.0,
 ) -> Synthetic:
-    """The FM data set: Gaussian X, y = Xw + ζ, scaled so that ‖w*‖ = 1.
+    """Draw the FM data set: Gaussian X, y = Xw + ζ, scaled so that ‖w*‖ = 1.
 
     `samples < dimension` gives the underdetermined variant of FM-6, `noise=0` the noiseless one of
     FM-7. The test set has as many fresh points, scaled by the same factor. A `condition_number`
@@ -113,9 +114,11 @@ def marion_chizat(name: Literal["linear", "underdetermined", "nonlinear"]) -> Sy
 
 
 def marion_chizat_key(place: int, first: Array | None = None) -> Array:
-    """The sub-key number `place` of the chain `key, sub = split(key)` from PRNGKey(0), or `first`.
+    """Return the key at `place` in the chain `key, sub = split(key)` of the FM authors.
 
-    In the older, non-partitionable form of the generator, which the authors used.
+    The chain starts at PRNGKey(0), or at `first`.
+
+    It uses the older, non-partitionable form of the generator, as the authors did.
     """
     with jax.threefry_partitionable(False):
         key = sub = jax.random.PRNGKey(0) if first is None else first
@@ -133,7 +136,7 @@ def from_spectrum(
     noise: float = 1.0,
     truth: Any = None,
 ) -> Synthetic:
-    """Gaussian inputs with this population spectrum, Y = XΘ* + noise (BO).
+    """Draw Gaussian inputs with this population spectrum, and Y = XΘ* + noise (BO).
 
     `truth` is Θ*, (d,) or (d, q), in the eigenbasis; without one it is drawn with ‖Θ*‖_F = 1 for
     this number of `outputs`.
@@ -176,7 +179,10 @@ def spiked(
     epsilon: float = 0.01,
     noise: float = 1.0,
 ) -> Synthetic:
-    """The (k, ε)-spike of BO-D3.3: k eigenvalues 1 and d−k eigenvalues ε (defaults as in BO-1)."""
+    """Draw data with a (k, ε)-spike, k eigenvalues 1 and d−k eigenvalues ε (BO-D3.3).
+
+    The defaults are those of BO-1.
+    """
     d, k = whole_number("dimension", dimension), whole_number("spikes", spikes, minimum=0)
     if k > d:
         raise InputError(f"{k} spikes do not fit in {d} dimensions; pass spikes ≤ dimension.")
@@ -195,7 +201,7 @@ def relu_teacher(
     noise: float = 1.0,
     test_samples: int = 5000,
 ) -> Synthetic:
-    """Targets of a one-hidden-layer ReLU teacher without biases plus noise (BO-2, as run).
+    """Draw targets of a one-hidden-layer ReLU teacher without biases, plus noise (BO-2, as run).
 
     Teacher entries are uniform in ±1/√fan-in; the test set is noise-free.
     """
@@ -219,7 +225,7 @@ def relu_teacher(
 def separable(
     seed: int, *, samples: int = 50, dimension: int = 5, margin: float = 0.1
 ) -> Synthetic:
-    """Labels ±1 of a direction, every point at least `margin` from its plane (Talk-log)."""
+    """Draw separable labels ±1 with every point at least `margin` from the plane (Talk-log)."""
     n, d = whole_number("samples", samples), whole_number("dimension", dimension)
     gap = positive_number("margin", margin)
     rng = _generator(seed)

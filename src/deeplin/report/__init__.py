@@ -1,1 +1,1 @@
-"""What people read: a diagnosis, a finished training and a certificate in words, and a page."""
+"""Reports: a diagnosis, a finished training and a certificate as text, and a page."""

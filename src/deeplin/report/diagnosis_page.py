@@ -1,6 +1,6 @@
 """A diagnosis as a picture and as one self-contained page.
 
-Apart from its text, which need not wait for the figures of the papers and their libraries.
+It is separate from the text, which does not need the plotting libraries.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth.
+    """Draw two panels: the spectrum of Σ̂, and the critical learning rate against depth.
 
-    Beside the critical rate the one to use, and the bracket of FM-T2 where it applies.
+    The second panel also has the rate to use, and the bracket of FM-T2 where it applies.
     """
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -71,7 +71,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 
 def as_page(diagnosis: Diagnosis, title: str) -> str:
-    """One HTML page without any outside resource."""
+    """Return one HTML page without external resources."""
     picture = io.StringIO()
     # the same diagnosis gives the same page
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):  # pyright: ignore[reportArgumentType]
@@ -87,6 +87,6 @@ def as_page(diagnosis: Diagnosis, title: str) -> str:
         title=title,
         texts=[(heading, sentences) for heading, sentences in texts.items() if sentences],
         picture=drawn[drawn.index("<svg") :],
-        # pandas escapes the names in its tables itself
+        # pandas escapes the names in its tables
         tables=[(name, table.to_html(index=False, border=0)) for name, table in tables(diagnosis)],
     )

@@ -1,7 +1,7 @@
-"""In words, for a terminal or a log: a diagnosis, a finished training and a certificate.
+"""Text for a terminal or a log: a diagnosis, a finished training and a certificate.
 
-Everything that these objects say to people is said here; they hold the numbers. `diagnosis_page`
-has the picture and the page of a diagnosis.
+The objects hold the numbers, and all sentences about them are written here. `diagnosis_page` has
+the picture and the page of a diagnosis.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ SYMBOLS = (
     "the least-squares solution; R_min is the mean squared error of w*, R_0 that of predicting 0.",
 )
 SHOWN = 12
-"""Coefficients of a target that are printed."""
+"""Number of coefficients of a target that are printed."""
 ABOUT_THE_RUN = ("violated", "holds", "measured")
-"""Verdicts that say something about the run, in the order in which they are shown."""
+"""Verdicts about the run, in the order in which they are shown."""
 NOT_ABOUT_A_RUN = re.compile(
     r"FM-(toy|T1|L[456])|Talk-log|X-(3|9|11|12|13|18|21|32)"
     r"|BO-(D2\.[125]|D3\.3|A[1-5]|L4\.3|L5\.[67]|sigma-min|trace|disc)"
 )
-"""Statements about the data, the depth or numbers of their own: the same for every run on them."""
+"""Statements about the data, the depth or fixed numbers, which are the same for every run."""
 
 
 # --- a diagnosis ---------------------------------------------------------------------------------
 
 
 def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = False) -> str:
-    """The diagnosis: the answer first, in words; symbols and tables only with `details`."""
+    """Return the diagnosis with the answer first; symbols and tables only with `details`."""
     lead, *others = summary(diagnosis)
     parts = [textwrap.fill(lead, width), _aligned(_figures(diagnosis), width)]
     compared = (_comparison(diagnosis), score_rows(diagnosis.scores, diagnosis.scores_left_out))
@@ -79,7 +79,7 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = Fal
 
 
 def summary(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The answers in plain words, the most useful first."""
+    """Return the answers in plain language, the most useful first."""
     remarks = dict.fromkeys(remark for advice in diagnosis.advice for remark in advice.remarks)
     return (
         answer(diagnosis),
@@ -91,7 +91,7 @@ def summary(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """The learning rate to use, in one plain sentence."""
+    """Return the learning rate to use, in one sentence."""
     better = diagnosis.standardized
     chosen = diagnosis if better is None else better
     ends = chosen.trials or _ends(chosen.advice)
@@ -114,7 +114,7 @@ def _ends(items: Sequence[Any]) -> list[Any]:
 
 
 def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
-    """Rate, steps and critical rate; side by side with those of the standardized table."""
+    """Return rate, steps and critical rate, next to those of the standardized table."""
     columns = [it] if it.standardized is None else [it, it.standardized]
     rows: list[tuple[str, ...]] = []
     if len(columns) > 1:
@@ -159,12 +159,12 @@ def _runs(trials: Trials) -> str:
 
 
 def _steps(trials: Trials) -> str:
-    """Steps after which all simulated starts have learned."""
+    """Return the number of steps after which all simulated starts have learned."""
     return f"{trials.steps}" if trials.learned == trials.starts else f"> {trials.most_steps}"
 
 
 def _explained(it: Diagnosis) -> list[str]:
-    """How much of the targets the inputs explain."""
+    """Return a sentence on how much of the targets the inputs explain."""
     if not it.r_squared:
         return []
     found = []
@@ -185,7 +185,7 @@ def _explained(it: Diagnosis) -> list[str]:
 
 
 def _comparison(it: Diagnosis) -> list[tuple[str, ...]]:
-    """R² on rows left out of what there is beside interpolation, for d > n."""
+    """Return R² on held-out rows of interpolation and of its alternatives, for d > n."""
     over = it.overfitting
     if over is None:
         return []
@@ -202,7 +202,7 @@ def _comparison(it: Diagnosis) -> list[tuple[str, ...]]:
 
 
 def _interpolation(it: Diagnosis) -> list[str]:
-    """Whether fitting every sample is harmless, where there are more inputs than samples."""
+    """Return a sentence on whether fitting every sample is harmless, for d > n."""
     over = it.overfitting
     if over is None:
         return []
@@ -227,7 +227,7 @@ def _interpolation(it: Diagnosis) -> list[str]:
 
 
 def _conditioning(it: Diagnosis) -> list[str]:
-    """Advice where the directions of the data need very different numbers of steps."""
+    """Return advice where directions of the data need very different numbers of steps."""
     found = []
     if it.dependent:
         found.append(
@@ -238,7 +238,7 @@ def _conditioning(it: Diagnosis) -> list[str]:
 
 
 def conditioning(condition_number: float) -> list[str]:
-    """What an ill-conditioned problem means for training."""
+    """Return a sentence on what an ill-conditioned problem means for training."""
     if not condition_number > 1e4:
         return []
     return [
@@ -249,7 +249,7 @@ def conditioning(condition_number: float) -> list[str]:
 
 
 def facts(diagnosis: Diagnosis) -> list[str]:
-    """What the answer rests on, with the symbols of the tables."""
+    """Return the facts behind the answer, with the symbols of the tables."""
     eigenvalues = f"rank {diagnosis.rank}, Λ/λ = {diagnosis.condition_number:.3g}"
     size = f"{diagnosis.optimum_norm:.4g}".replace("inf", "∞")
     found = [
@@ -279,7 +279,7 @@ def facts(diagnosis: Diagnosis) -> list[str]:
 
 
 def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
-    """Every table with its heading, numbers to four digits."""
+    """Return every table with its heading, with numbers to four digits."""
     import pandas as pd
 
     depth = diagnosis.advice[-1].depth
@@ -298,7 +298,7 @@ def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _targets(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Each of several targets with a network of its own, at the greatest depth."""
+    """Return each of several targets with a network of its own, at the greatest depth."""
     rows = []
     for name, value in diagnosis.r_squared.items() if len(diagnosis.targets) > 1 else ():
         row = {"target": name, "R²": value}
@@ -311,7 +311,7 @@ def _targets(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def _coefficients(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """The largest coefficients of w*."""
+    """Return the largest coefficients of w*."""
     rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
     several = diagnosis.targets if not diagnosis.classes else diagnosis.classes
     columns = ("coefficient",) if len(rows[0][1]) == 1 else several
@@ -320,7 +320,7 @@ def _coefficients(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def _interpolation_table(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Effective ranks, errors and bounds for d > n."""
+    """Return effective ranks, errors and bounds for d > n."""
     over = diagnosis.overfitting
     if over is None:
         return []
@@ -347,7 +347,7 @@ def _interpolation_table(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
-    """The report of `deeplin train`: what was learned and how well; was the theory right?"""
+    """Return the report of `deeplin train`: results, scores, and a comparison with the theory."""
     notes = [
         *(
             f"Learning rate {rate:.3g} diverged after {step} steps; it was halved."
@@ -398,7 +398,7 @@ def _headline(report: TrainingReport) -> str:
     if status == "stopped" and problem.has_minimizer and not report.spec.weight_decay:
         learned = 1 - float(report.run.evidence["gap"]) / problem.zero_gap
         best = "logistic regression" if problem.classes is not None else "least squares"
-        if learned > 0:  # never 100 %: it is not finished
+        if learned > 0:  # never 100%, since it is not finished
             text += f" It has learned {min(learned, 0.9999):.2%} of what {best} explains."
     return text
 
@@ -406,9 +406,9 @@ def _headline(report: TrainingReport) -> str:
 def score_rows(
     trained: Sequence[Score], left_out: Sequence[Score], method: str | None = None
 ) -> list[tuple[str, ...]]:
-    """Scores on rows trained on and on rows left out, beside a linear model and a constant.
+    """Return scores on training and held-out rows, next to a linear model and a constant.
 
-    `method` says how rows were left out; None: nothing is said of it.
+    `method` describes how rows were left out; None omits this.
     """
     if not trained:
         return []
@@ -436,7 +436,7 @@ def score_rows(
 
 
 def _equations(report: TrainingReport) -> Iterable[str]:
-    """Each output as a formula of the table's columns, the largest coefficients only."""
+    """Return each output as a formula of the table's columns, with the largest coefficients."""
     formulas, prepared = report.formulas, report.reading.preparation
     names = [column.label for column in prepared.inputs]
     for output, weights, intercept in formulas:
@@ -455,11 +455,11 @@ def _equations(report: TrainingReport) -> Iterable[str]:
 
 
 def certificate_text(certificate: Certificate, *, width: int = 80, everything: bool = False) -> str:
-    """A summary, the statements about this run (a sentence for each), the rest if asked for.
+    """Return a summary, a sentence for each statement about this run, and the rest on request.
 
     A violated statement is always shown.
 
-    Several runs: a table that counts the verdicts of each statement.
+    For several runs it is a table that counts the verdicts of each statement.
     """
     table: Any = certificate.table
     if len(set(table["run"])) > 1:
@@ -483,7 +483,7 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
 
 
 def _sentence(row: Mapping[str, Any], width: int) -> str:
-    """A statement with its two sides; a margin within rounding is 0, with its tolerance."""
+    """Return a statement with its two sides; a margin within rounding is 0, with its tolerance."""
     text, left, right = f"{row['id']}: {row['title']}", _number(row["left"]), _number(row["right"])
     if row["verdict"] in ("holds", "violated") and not math.isnan(row["left"]):
         equal = abs(row["margin"]) <= row["tolerance"]
@@ -506,7 +506,7 @@ def _bullets(sentences: Iterable[str], width: int) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
-    """Rows of cells in columns; a long last cell is wrapped beside the others."""
+    """Return rows of cells as aligned columns; a long last cell is wrapped in its column."""
     count = max(map(len, rows))
     full = [(*row, *[""] * (count - len(row))) for row in rows]
     sizes = [max(len(row[j]) for row in full) for j in range(count - 1)]

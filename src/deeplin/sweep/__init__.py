@@ -1,4 +1,4 @@
-"""Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
+"""Sweeps: a frozen config defines units of work, whose results form one tidy table."""
 
 from deeplin.compatibility import moved
 from deeplin.execution import prompt_interrupt

@@ -36,7 +36,7 @@ class SyntheticData:
 
 @dataclass(frozen=True)
 class TableData:
-    """A table of your own: CSV, Parquet, Arrow, `.npy` or `.npz`; `target` is its column y."""
+    """A user's table: CSV, Parquet, Arrow, `.npy` or `.npz`; `target` is its column y."""
 
     path: str
     target: str
@@ -47,7 +47,7 @@ class TableData:
 
 @dataclass(frozen=True)
 class DescentSweep:
-    """What to sweep. The initial weights depend on seed, depth, scale and repetition only.
+    """Config of a sweep. The initial weights depend on seed, depth, scale and repetition only.
 
     ```python
     from deeplin.sweep.descent import DescentSweep
@@ -64,13 +64,14 @@ class DescentSweep:
     network: Literal["gaussian", "residual"] = "gaussian"
     activation: Literal["linear", "gelu", "gelu_exact", "relu", "tanh"] = "linear"
     width: int | None = None
-    """Of the hidden layers; by default as many as inputs. A residual network has no other."""
+    """Width of the hidden layers; by default the number of inputs, as always for residual
+    networks."""
     momentum: float = 0.0
     gap: float | None = None
-    """Stop a run at this distance of its risk from the minimal one; None takes all steps."""
+    """Gap R − R_min at which a run stops; None takes all steps."""
     seed: int = 0
     runs_per_unit: int = 256
-    """At most so many runs are trained in one batch: what an interruption can cost."""
+    """Maximum number of runs in one batch, which are lost by an interruption."""
 
     def __post_init__(self):
         for name in ("scales", "learning_rates", "depths"):
@@ -89,7 +90,7 @@ class DescentSweep:
 
 
 def units(config: DescentSweep) -> list[Unit]:
-    """One unit for each depth, learning rate and batch of (scale, repetition)."""
+    """Return one unit for each depth, learning rate and batch of (scale, repetition)."""
     runs = [list(run) for run in product(config.scales, range(config.repetitions))]
     size = config.runs_per_unit
     batches = [runs[first : first + size] for first in range(0, len(runs), size)]
@@ -156,9 +157,9 @@ DESCENT = Experiment(
 
 @lru_cache(maxsize=4)
 def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
-    """The problem to train on, which must be the one the unit was made for."""
+    """Return the problem to train on, which must be the one the unit was made for."""
     if _fingerprint(data) != fingerprint:
-        raise InputError(f"{data} is not the table this sweep was begun with; sweep anew.")
+        raise InputError(f"{data} is not the table with which this sweep began; start a new sweep.")
     options = asdict(data)
     if isinstance(data, TableData):
         return read_problem(options.pop("path"), **options).problem
@@ -166,7 +167,7 @@ def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
 
 
 def _fingerprint(data: SyntheticData | TableData) -> str:
-    """Changes with the content of a table, so that results of an older one are not reused."""
+    """Return a hash of the content of a table, so that results of an older one are not reused."""
     if isinstance(data, SyntheticData):
         return ""
     content = hashlib.blake2b(digest_size=12)

@@ -1,6 +1,6 @@
-"""Who computes the units: this process, worker processes of its own, or a dask cluster.
+"""Executors of units: this process, worker processes, or a dask cluster.
 
-A task goes in, the bytes of a Parquet file come out.
+Each takes tasks and returns the bytes of Parquet files.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from deeplin.tables.table import dask_client
 
 VERSION = metadata.version("deeplin")
 TRIES = 2
-"""A unit whose worker process died so often is given up."""
+"""Number of deaths of its worker process after which a unit fails."""
 FAILED_STARTS = 10
-"""Worker processes that may die in a row, while starting, before the sweep ends."""
+"""Number of worker processes that may die in a row while starting before the sweep ends."""
 POLL_SECONDS = 1.0
-"""How long to wait for a result between two checks for Ctrl-C."""
+"""Time to wait for a result between two checks for Ctrl-C."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
-"""Environment variables that say how many threads a process uses; NPROC is XLA's."""
+"""Environment variables that set the number of threads of a process; NPROC is that of XLA."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to compute a unit."""
+    """Data that a worker needs to compute a unit."""
 
     identifier: str
     experiment: Experiment
@@ -83,7 +83,7 @@ class Result:
 
 
 def compute(task: Task) -> Result:
-    """Compute a unit; an exception becomes its result, so that one failure ends no sweep."""
+    """Compute a unit and return its result, or its exception as a failed result."""
     started, unit = time.perf_counter(), task.identifier
     try:
         table = to_arrow(task.experiment.run_unit(task.config, task.unit), unit)
@@ -95,12 +95,12 @@ def compute(task: Task) -> Result:
 
 
 def compute_in_worker(identifier: str, version: str, packed: bytes) -> Result:
-    """Compute a unit in another process with the precision of the one that sweeps."""
+    """Compute a unit in a worker process with the precision of the main process."""
     if version != VERSION:
         return failure(identifier, f"the worker has deeplin {VERSION}, the sweep {version}")
     try:
         task = pickle.loads(packed)
-    except Exception as error:  # whatever the modules of the experiment raise
+    except Exception as error:  # the experiment's modules may raise anything
         return failure(identifier, f"the worker cannot import the unit's function: {error!r}")
     jax.config.update("jax_enable_x64", task.precision == "float64")
     share_compiled_code()
@@ -115,8 +115,8 @@ def failure(identifier: str, why: str) -> Result:
 def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Table:
     """Return tidy rows as an Arrow table that carries the id of its unit.
 
-    Column by column: `pa.Table.from_pandas` takes three times as long for a small table, and
-    turns NaN, which is a value, into a missing one.
+    Columns are converted one by one: `pa.Table.from_pandas` takes three times as long for a small
+    table, and turns NaN into a missing value.
     """
     names = [str(name) for name in rows]
     if not names or len(set(names)) < len(names):
@@ -146,7 +146,7 @@ def describe_columns(schema: pa.Schema) -> str:
 
 
 class ExecutorError(RuntimeError):
-    """There are no workers, or none any more; what was finished is kept."""
+    """Raised when there are no workers (any more); finished units are kept."""
 
 
 class Executor(Protocol):
@@ -159,7 +159,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """Compute one unit after the other here; the batch inside a unit uses all cores."""
+    """Executor in this process: one unit after the other, each batch on all cores."""
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield the results in order."""
@@ -169,9 +169,9 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Compute in worker processes of this machine, started fresh (`spawn`).
+    """Executor in new worker processes of this machine (`spawn`).
 
-    When a worker dies, whatever the reason, its unit gets another try in a new one.
+    When a worker dies for any reason, its unit is tried again in a new one.
     """
 
     workers: int = 2
@@ -187,7 +187,7 @@ class Processes:
         workers: dict[Future, _Worker] = {}
         try:
             for task in tasks[: self.workers]:
-                task.pack()  # an InputError before any worker is started
+                task.pack()  # raises InputError before any worker is started
                 worker = _Worker(threads)
                 workers[worker.started] = worker
             while workers:
@@ -224,10 +224,10 @@ class Processes:
 
 
 def _check_starts(code: int, any_started: bool, failures: int) -> None:
-    """Raise if workers do not start; `failures` in a row so far.
+    """Raise ExecutorError if workers do not start, after `failures` in a row.
 
-    What kills one worker (a person, a system short of memory) may spare the next. One that ends by
-    itself, before any other started, has met an error that every other would meet too.
+    A killed worker (by a person, or by a system short of memory) can be replaced. A worker that
+    ends by itself before any other has started has an error that all others would have too.
     """
     if code >= 0 and not any_started:
         raise ExecutorError(
@@ -243,7 +243,7 @@ def _check_starts(code: int, any_started: bool, failures: int) -> None:
 
 
 class _Worker:
-    """A pool of one process, so that its death concerns one unit."""
+    """A pool of one process, so that its death affects one unit only."""
 
     def __init__(self, threads: int):
         self.task: Task | None = None
@@ -251,7 +251,7 @@ class _Worker:
         try:
             self._pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
             with _threads_for_children(threads):
-                self.started = self._pool.submit(bool)  # its answer shows that it has started
+                self.started = self._pool.submit(bool)  # done once the process has started
         except OSError as error:
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
@@ -262,16 +262,16 @@ class _Worker:
         self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     def submit(self, waiting: list[Task]) -> Future | None:
-        """Take the first of these tasks; None if this worker is dead."""
+        """Submit the first of these tasks; return None if this worker is dead."""
         try:
             future = self._pool.submit(compute_in_worker, *waiting[0].pack())
-        except RuntimeError:  # broken, or stopped
+        except RuntimeError:  # the pool is broken or stopped
             return None
         self.task = waiting.pop(0)
         return future
 
     def stop(self) -> int:
-        """End the process at once, as it keeps nothing; return its exit code."""
+        """End the process at once, as it keeps no state, and return its exit code."""
         self._process.kill()
         self._pool.shutdown(cancel_futures=True)
         return self._process.exitcode or 0
@@ -279,7 +279,7 @@ class _Worker:
 
 @contextmanager
 def _threads_for_children(count: int) -> Iterator[None]:
-    """Processes started inside use `count` threads each: workers must not fight for the cores."""
+    """Limit processes started inside to `count` threads each, so that workers do not compete."""
     before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     try:
@@ -291,7 +291,7 @@ def _threads_for_children(count: int) -> Iterator[None]:
 
 
 def _prepare_worker() -> None:
-    """Set up a worker process: Ctrl-C is for its parent, with which it ends even in a unit."""
+    """Set up a worker process: ignore Ctrl-C, and end together with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -330,7 +330,7 @@ class Cluster:
         arrived, waiting = SimpleQueue(), {}
 
         def submit(task: Task) -> None:
-            # A key of its own for each try: dask would answer a repeated one from its memory.
+            # A new key for each try: dask would reuse the result of a repeated one.
             key = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
             future = client.submit(compute_in_worker, *task.pack(), key=key, pure=False)
             waiting[future] = task
@@ -345,13 +345,13 @@ class Cluster:
                 except Empty:
                     check_interrupt()
                     continue
-                task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
+                task = waiting.pop(future)  # the cluster drops results without references
                 if future.status == "finished":
                     yield future.result()
                 elif future.status == "error":
                     yield failure(task.identifier, f"on the cluster: {future.exception()!r}")
                 elif future.status in ("lost", "pending"):
-                    submit(task)  # it was finished, but is gone with the worker that held it
+                    submit(task)  # it was finished, but lost with its worker
                 else:
                     raise ExecutorError(
                         f"the scheduler at {self.address} dropped the sweep ({future.status})"

@@ -1,6 +1,7 @@
-"""What can be swept: a frozen config, its units of work and how to compute one.
+"""Experiments of sweeps: a frozen config, its units of work and how to compute one.
 
-A unit is known by a hash of what it means, and every run draws from a key of its own coordinates.
+A unit is identified by a hash of its definition, and every run has a random key derived from its
+own coordinates.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from jaxtyping import Array
 from deeplin.errors import InputError, seed_number, whole_number
 
 BUILT_IN = {"descent": "deeplin.sweep.descent:DESCENT"}
-"""Experiments that a config file may name; any other is found by its import path."""
+"""Experiments that a config file may name; others are given by import path."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work, ideally one jitted batch: finished or not, never half.
+    """One piece of work, ideally one jitted batch, that is either finished or not.
 
-    `coordinates` say what it computes (JSON values); `runs` and `steps` (network-steps in all)
-    feed the progress display; units of one `bucket` have the same shapes and share a compile.
+    `coordinates` define what it computes (JSON values); `runs` and `steps` (total network-steps)
+    are for the progress display; units of one `bucket` have the same shapes and share a
+    compilation.
     """
 
     coordinates: Mapping[str, Any]
@@ -56,8 +58,8 @@ class Experiment:
     """A name, the class of its config, `units(config)` and `run_unit(config, unit)`.
 
     `run_unit` returns tidy rows (a DataFrame, or columns by name), the same columns for every
-    unit. `grid` names the config fields that only say *which* units exist: what they decide is
-    in the units' coordinates, so a sweep can grow in these fields and keep what is finished. A
+    unit. `grid` names the config fields that only determine *which* units exist: their values are
+    in the units' coordinates, so a sweep can be extended in these fields and keep finished units. A
     change of any other field makes every unit a new one. Raise `schema` when the meaning of the
     rows changes. Assign it to a module-level name, which is how workers find it.
 
@@ -121,7 +123,7 @@ class Experiment:
             "precision": precision,
             "config": {k: v for k, v in to_plain(config).items() if k not in self.grid},
         }
-        # Hashed in two stages: a config with thousands of values is hashed once, not per unit.
+        # Hashed in two stages, so that a config with thousands of values is hashed only once.
         common = digest(shared).hex()
         identified = {digest([common, unit.coordinates], size=12).hex(): unit for unit in units}
         if len(identified) != len(units):
@@ -154,7 +156,7 @@ def precision() -> str:
 
 
 def to_plain(value: Any, where: str = "config") -> Any:
-    """Turn a config (or a part of one) into what JSON can hold: dicts, lists, numbers, strings.
+    """Convert a config (or a part of one) to JSON values: dicts, lists, numbers, strings.
 
     A function becomes `module:name`.
     """
@@ -210,8 +212,8 @@ def digest(value: Any, *, size: int = 16) -> bytes:
 def run_key(seed: int, **coordinates: Any) -> Array:
     """Return the JAX key of one run: a hash of the seed and the run's own coordinates.
 
-    Two runs with different coordinates have independent keys, and a run keeps its key however
-    runs are grouped into units and whichever worker computes it.
+    Runs with different coordinates have independent keys, and the key of a run depends neither on
+    how runs are grouped into units nor on the worker.
 
     ```python
     import deeplin as dl
@@ -244,8 +246,8 @@ def coordinate_words(seed: int, **coordinates: Any) -> tuple[int, int]:
 def read_sweep(path: Path) -> tuple[Experiment, Any]:
     """Return the experiment and the config of a file; `experiment` is one of its fields.
 
-    Without it the built-in `descent` is meant; `module:attribute` names one of your own, which is
-    looked for beside the file too.
+    The default is the built-in `descent`; `module:attribute` names a user-defined one, whose module
+    may be next to the file.
     """
     parsers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in parsers:
@@ -254,16 +256,16 @@ def read_sweep(path: Path) -> tuple[Experiment, Any]:
         fields = parsers[path.suffix](path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:  # of either parser, or of the encoding
+    except ValueError as error:  # from either parser, or from decoding
         raise InputError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(fields, dict):
         raise InputError(f"{path} holds a {type(fields).__name__}; pass the fields of a config.")
     reference = fields.pop("experiment", "descent")
     if not isinstance(reference, str):
         raise InputError(f"experiment is {reference!r}; pass a name or module:attribute.")
-    beside = str(path.resolve().parent)
-    if reference not in BUILT_IN and beside not in sys.path:
-        sys.path.append(beside)
+    folder = str(path.resolve().parent)
+    if reference not in BUILT_IN and folder not in sys.path:
+        sys.path.append(folder)
     experiment = find_experiment(reference)
     return experiment, build(experiment.config, fields, path.name)
 
@@ -313,7 +315,7 @@ def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
     signature, hints = inspect.signature(kind), typing.get_type_hints(kind)
     try:
         signature.bind(**value)
-    except TypeError as error:  # a field is missing, or there is none of that name
+    except TypeError as error:  # a missing or unknown field
         fields = ", ".join(signature.parameters)
         raise InputError(f"{where}: {error}; its fields: {fields}.") from error
     return kind(

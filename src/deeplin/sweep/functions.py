@@ -1,10 +1,10 @@
-"""A function of one's own over a grid of its arguments, as a sweep that survives interruption.
+"""Sweeps of user-defined functions over a grid of arguments, which can be interrupted.
 
-What the function depends on besides its arguments is compared with what the folder was made with:
-the user's own code (the function and what it reaches outside installed packages) is hashed as
-bytecode, with default arguments, closures and the values of the globals it reads, recursively;
-packages count by their version. Values are hashed as their pickles. Files that a function reads
-are not seen: pass something that changes with their content as an argument.
+The dependencies of the function besides its arguments are compared with those with which the folder
+was made: the user's own code (the function and what it uses outside installed packages) is hashed
+as bytecode, with default arguments, closures and the values of the globals it reads, recursively;
+packages are identified by version. Values are hashed as pickles. Files that a function reads are
+not detected: pass something that changes with their content as an argument.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ OWN: dict[str, Callable[..., Any]] = {
     "rng": lambda seed, **run: np.random.default_rng(coordinate_words(seed, **run)),
     "repetition": lambda seed, repetition, **point: repetition,
 }
-"""Arguments that a function gets if it has them, each run its own."""
+"""Arguments that are passed to a function if it has them, different for each run."""
 PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray}
 CODE = ("code", "consts", "names", "varnames", "freevars", "cellvars", "flags",
         "argcount", "posonlyargcount", "kwonlyargcount")  # fmt: skip
-"""What is compared of the code of a function."""
+"""Attributes of a code object that are compared."""
 UNSEEN = {"eval", "exec", "globals", "__import__"}
-"""Builtins with which a function reads what its code does not name."""
+"""Builtins with which a function can read names that are not in its code."""
 GENERATED = {
     *("__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__"),
     *("__dataclass_fields__", "__dataclass_params__", "__match_args__"),
     *("__slotnames__", "__static_attributes__", "_abc_impl"),
 }
-"""Attributes of a class that change no result, or that follow from the others."""
+"""Attributes of a class that do not affect results, or follow from the others."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What to sweep: a function over all combinations of `values`."""
+    """Config of a sweep of a function over all combinations of `values`."""
 
     function: Callable[..., Any]
     code: Any
@@ -83,18 +83,18 @@ def grid(
     shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Call `function` with every combination of `values`, and keep what it returns in one table.
+    """Call `function` with every combination of `values` and collect the results in one table.
 
     It may return a number, columns by name (a dict of numbers or of equally long lists), or a
-    DataFrame. The table has a row for each call, or for each row returned, with the arguments and
-    the repetition beside it. An argument named `key` (JAX), `rng` (NumPy) or `repetition` gets a
-    value of the run's own, which depends on `seed`, the other arguments and the repetition only.
+    DataFrame. The table has a row for each call, or for each row returned, together with the
+    arguments and the repetition. An argument named `key` (JAX), `rng` (NumPy) or `repetition` gets
+    a value for each run, which depends only on `seed`, the other arguments and the repetition.
 
-    Finished calls are kept in `folder`: interrupt it, call it again, add values or repetitions,
-    and only what is missing is computed; the table of the outcome has the rows of this call. A
-    folder made with another function is refused, and so is one made with other globals, helpers,
+    Finished calls are kept in `folder`: after an interruption, or with more values or repetitions,
+    only missing calls are computed; the table of the outcome has the rows of this call. A folder
+    made with another function raises an error, as does one made with other globals, helpers,
     default arguments or package versions (see `deeplin.sweep.functions`). `executor`, `shard` and
-    `progress` as for `run`. Worker processes import the function: for them it must be at the top
+    `progress` are as for `run`. Worker processes import the function, so it must then be at the top
     level of a module or script.
 
     ```python
@@ -128,7 +128,7 @@ def grid(
 
 
 def units(config: Grid) -> list[Unit]:
-    """One unit for each combination of values and each repetition."""
+    """Return one unit for each combination of values and each repetition."""
     return [
         Unit({"point": dict(zip(config.values, point, strict=True)), "repetition": repetition})
         for *point, repetition in product(*config.values.values(), range(config.repetitions))
@@ -149,7 +149,7 @@ GRID = Experiment("grid", Grid, units, run_unit, grid=("values", "repetitions"),
 
 
 def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
-    """What a call returned as tidy rows, the run's coordinates first."""
+    """Return the result of a call as tidy rows, with the run's coordinates first."""
     named = returned if isinstance(returned, Mapping | pd.DataFrame) else {"value": returned}
     columns = {str(name): np.asarray(column) for name, column in named.items()}
     clash = sorted(columns.keys() & run.keys())
@@ -171,7 +171,7 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
 
 @functools.cache
 def _check_same(function: Callable[..., Any], expected: str) -> None:
-    """Raise unless a worker has imported what the sweep was begun with."""
+    """Raise InputError unless a worker has imported the function with which the sweep began."""
     if fingerprint(function) != expected:
         raise InputError(
             f"a worker that imports {function.__name__} finds another function, or other globals "
@@ -181,7 +181,7 @@ def _check_same(function: Callable[..., Any], expected: str) -> None:
 
 
 def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) -> dict[str, list]:
-    """The values by argument, as plain lists; an error unless the function takes them."""
+    """Return the values by argument as lists, or raise InputError if the function rejects them."""
     if not isinstance(values, Mapping) or not values:
         raise InputError(f"values is {values!r}; pass lists of values by argument.")
     taken = sorted(values.keys() & OWN.keys())
@@ -201,7 +201,7 @@ def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) 
 
 
 def _listed(name: str, values: Any) -> list:
-    """Values of one argument; numbers are all whole or all floating, for they share a column."""
+    """Return the values of one argument, all of them integers or all floats."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InputError(f"values of {name} are {values!r}; pass a list.")
     found = [value.item() if isinstance(value, np.generic) else value for value in values]
@@ -221,7 +221,7 @@ def _listed(name: str, values: Any) -> list:
 def fingerprint(value: Any, name: str = "") -> str:
     """Return a hash of a value and, for a function or class of the user's, of all it depends on.
 
-    Raises InputError for what cannot be compared with that of an earlier call.
+    Raises InputError for dependencies that cannot be compared with those of an earlier call.
 
     ```python
     from deeplin.sweep.functions import fingerprint
@@ -237,12 +237,12 @@ def fingerprint(value: Any, name: str = "") -> str:
     """
     pickler = _Pickler()
     pickler.parts.append((name, value))
-    for name, part in pickler.parts:  # which grows: a function met on the way adds its own parts
+    for name, part in pickler.parts:  # grows during the loop: functions add their own parts
         try:
             pickler.dump((name, part))
         except InputError:
             raise
-        except Exception as error:  # whatever an object raises that cannot be pickled
+        except Exception as error:  # pickling may raise anything
             raise InputError(
                 f"the function depends on {name}, a {type(part).__name__}, which cannot be "
                 f"compared with that of an earlier call ({error}); pass what it needs of it as an "
@@ -253,17 +253,17 @@ def fingerprint(value: Any, name: str = "") -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
+    """Pickler of values that can be compared; `persistent_id` replaces others by their parts."""
 
     def __init__(self):
         self.hash = hashlib.blake2b(digest_size=16)
         file: Any = types.SimpleNamespace(write=self.hash.update)
         super().__init__(file, protocol=4)
-        self.fast = True  # without memory of objects met before: equal values have equal pickles
+        self.fast = True  # no memo, so that equal values have equal pickles
         self.parts: list[tuple[str, Any]] = []
-        """What is to be pickled, by name."""
+        """Values to be pickled, by name."""
         self.versions: dict[str, str] = {}
-        """Of the packages that are used."""
+        """Versions of the packages that are used."""
         self._numbers: dict[int, tuple[int, Any]] = {}
         """Functions and classes with their number, by id; kept so that no id is used twice."""
         self._read: set[tuple[int, str]] = set()
@@ -310,7 +310,7 @@ class _Pickler(pickle.Pickler):
                 yield name, variables[name]
 
     def _count_version(self, module: str) -> None:
-        """Note the version of a module's package, unless it is the user's or Python's."""
+        """Record the version of a module's package, unless it is the user's or Python's."""
         package = module.partition(".")[0]
         if not _is_own(module) and package not in sys.stdlib_module_names:
             self.versions[package] = _version(package)
@@ -358,7 +358,7 @@ def _globals_read(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the name and the namespace of each global and module that code reads.
 
-    Of a module of the user's, code may take each of its names that it uses anywhere.
+    From a user's module, code may use any attribute whose name it mentions anywhere.
     """
     modules: list[Any] = []
     for instruction in dis.get_instructions(code):
@@ -375,7 +375,7 @@ def _globals_read(
                 f"{code.co_name} calls {name}, with which it could read anything; pass what it "
                 "needs as arguments."
             )
-    for module in modules:  # which grows by the modules inside them
+    for module in modules:  # grows by the modules inside them
         if isinstance(module, types.ModuleType) and _is_own(module.__name__):
             space = vars(module)
             used = [name for name in code.co_names if name in space]
@@ -404,7 +404,7 @@ def _resolve(module: str, name: str) -> Any:
 
 @functools.cache
 def _is_own(module: str) -> bool:
-    """Whether a module is the user's: neither part of Python, nor installed, nor of deeplin."""
+    """Return whether a module is the user's: not of Python, not installed, not of deeplin."""
     package = module.partition(".")[0]
     if package in sys.stdlib_module_names or package == "deeplin":
         return False

@@ -1,4 +1,4 @@
-"""How far sweeps are: a live bar on a terminal, plain lines in a log, nothing when unwanted."""
+"""Progress of sweeps: a live bar on a terminal, plain lines in a log, or nothing."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from rich.progress import Progress as RichProgress
 from deeplin.sweep.experiment import Unit
 
 LOG_SECONDS = 10.0
-"""A log gets a line this often, and one for each failure."""
+"""Interval between two lines in a log, which also has one for each failure."""
 
 
 class Progress:
-    """Counts the units that are to be computed, then each one that is done.
+    """Counter of the units to compute and of those that are done.
 
     It is shown on a `Board` if it is part of one; a sweep that is `alone` on it opens it.
     """
 
     failed = steps = 0
-    """Units that failed; network-steps of all that are done."""
+    """Number of failed units, and of network-steps of all finished units."""
     share = 0.0
-    """What is done of the work; 1 where there is none."""
+    """Fraction of the work that is done; 1 if there is none."""
 
     def __init__(
         self, board: Board | None = None, name: str = "", seconds: float = 1.0, alone: bool = False
     ):
         self._board, self._name, self._alone = board, name, alone
         self.weight = seconds
-        """Seconds that its units took when recorded: of the new ones, once these are known."""
+        """Recorded seconds of its units, limited to those to compute once they are known."""
 
     @contextmanager
     def over(
         self, units: Mapping[str, Unit], *, reused: int = 0, damaged: Iterable[str] = ()
     ) -> Iterator[None]:
-        """Surround the computation of `units`; `damaged` files are made again."""
-        # Units differ in size: the time left follows their steps, or runs where none are given.
+        """Show progress during the computation of `units`; `damaged` files are computed again."""
+        # The time left is estimated by the steps of units, or by their runs.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
         self.share = 0.0 if units else 1.0
@@ -71,9 +71,9 @@ class Progress:
 
 
 class Board:
-    """Shows several sweeps and the time left for all; `seconds` is what each took when recorded.
+    """Display of several sweeps and the time left for all; `seconds` holds their recorded times.
 
-    Only the ratios of these times count: the clock is this machine's own.
+    Only the ratios of these times are used: the speed is measured on this machine.
     """
 
     def __init__(self, title: str, seconds: Mapping[str, float], console: Console | None = None):
@@ -88,7 +88,7 @@ class Board:
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
-            redirect_stdout=False,  # the answer goes there, which this bar must leave alone
+            redirect_stdout=False,  # stdout is for the result
         )
         self._task = self._rich.add_task(title, total=1.0, text="")
 
@@ -109,14 +109,14 @@ class Board:
         self._rich.stop()
 
     def say(self, text: str) -> None:
-        """Print a piece of the answer on the standard output, above the bar."""
+        """Print a part of the result to standard output, above the bar."""
         with self._lock:
             self._rich.stop()
             print(text, flush=True)
             self._rich.start()
 
     def note(self, text: str) -> None:
-        """Print a line about the work, beside the answer."""
+        """Print a line about the progress, separate from the result."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self) -> None:
@@ -132,8 +132,8 @@ class Board:
 
     @property
     def share(self) -> float:
-        """What is done of that which was to be computed, by the time it takes."""
-        parts = [(part.share, part.weight) for part in self._parts]  # which other threads change
+        """Fraction of the work that is done, weighted by the time it takes."""
+        parts = [(part.share, part.weight) for part in self._parts]  # a copy, for threads
         return sum(done * weight for done, weight in parts) / (sum(w for _, w in parts) or 1.0)
 
     def left(self) -> float | None:

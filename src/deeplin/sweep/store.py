@@ -8,11 +8,11 @@ _failed/<unit>.json               traceback of a unit that raised; gone once it 
 _locks/, _temporary/              of running sweeps
 ```
 
-A file is written under a temporary name and renamed, so it is there entirely or not at all. Its
-name carries a checksum over its unit and its bytes: a damaged or renamed file is noticed without
-trusting anything inside it, and its unit computed again; a foreign one is not read. The same unit
-computed twice has the same name, so that folders can be merged by copying. Readers such as pandas
-skip names with a leading underscore.
+Files are written atomically, under a temporary name and then renamed. The name contains a checksum
+of its unit and its bytes: a damaged or renamed file is detected without trusting its content, and
+its unit is computed again; files of other sweeps are not read. The same unit computed twice has the
+same name, so that folders can be merged by copying. Readers such as pandas skip names with a
+leading underscore.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ FORMAT = 1
 
 
 class StoreError(OSError):
-    """A sweep had to stop because its folder cannot be written; what was finished is kept."""
+    """Raised when the folder of a sweep cannot be written; finished units are kept."""
 
 
 class DamagedManifest(InputError):
-    """The manifest cannot be read; the unit files beside it can still be trusted."""
+    """Raised when the manifest cannot be read; the unit files can still be trusted."""
 
 
 class Store:
-    """Read access to the folder of a sweep, finished or not; changes nothing."""
+    """Read-only access to the folder of a sweep, finished or not."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
@@ -90,7 +90,7 @@ class Store:
     def inventory(self, units: Iterable[str]) -> tuple[dict[str, Path], list[Path]]:
         """Return the files of those of these units that are finished, and files that are damaged.
 
-        Files of other sweeps, and whatever else lies there, are left alone.
+        Files of other sweeps, and any other files, are ignored.
         """
         known, finished, damaged = frozenset(units), {}, []
         for path in sorted(self.units.glob("*.parquet")):
@@ -120,15 +120,15 @@ class Store:
         damaged = {"coordinates": {}, "error": "the record of its failure is damaged", "trace": ""}
         found = []
         for path in sorted(self.failed.glob("*.json")):
-            with suppress(FileNotFoundError):  # it succeeds at this moment
+            with suppress(FileNotFoundError):  # the unit has just succeeded
                 found.append(damaged | _parse(path.read_bytes()) | {"unit": path.stem})
         return found
 
     def journal(self) -> Iterator[dict[str, Any]]:
         """Yield every line of every session: its header, then one line for each unit.
 
-        A line that makes no sense is left out: a process that was killed, or found the disk full,
-        leaves half a line. Nothing depends on the journal.
+        Invalid lines are skipped: a process that was killed, or found the disk full, leaves an
+        incomplete line. Nothing depends on the journal.
         """
         for path in sorted(self.sessions.glob("*.jsonl")):
             with suppress(OSError):
@@ -170,14 +170,14 @@ def read_table(folder: str | os.PathLike) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Status:
-    """How much of a sweep is finished, what failed, what is damaged, who is at work."""
+    """Status of a sweep: finished units, failures, damaged files, running processes."""
 
     folder: str
     experiment: str
     units: int
     finished: int
     failures: list[dict[str, Any]]
-    """Of units that are not finished."""
+    """Failures of units that are not finished."""
     damaged: list[str]
     """Files whose bytes do not match their checksum; the next call computes their units again."""
     running: list[str]
@@ -197,7 +197,7 @@ class Status:
 
 
 def status(folder: str | os.PathLike) -> Status:
-    """Inspect the folder of a sweep; changes nothing, also while it is being computed.
+    """Return the status of a sweep's folder, also while it is being computed.
 
     ```python
     import deeplin as dl
@@ -245,7 +245,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """For file names."""
+        """Name for files."""
         return f"{self.index}-of-{self.count}"
 
     def select(self, units: Mapping[str, Unit]) -> dict[str, Unit]:
@@ -255,7 +255,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of `run` did. The rows of its units, also of earlier calls, are in `table()`."""
+    """Outcome of a call of `run`; `table()` has the rows of its units, also of earlier calls."""
 
     store: Store
     units: Sequence[str]
@@ -267,7 +267,7 @@ class Outcome:
     failed: Mapping[str, str]
     """Units that raised, with their error; the next call tries them again."""
     damaged: Sequence[str]
-    """Files that were found damaged, and made again."""
+    """Files that were damaged and computed again."""
     seconds: float
 
     @property
@@ -282,12 +282,12 @@ class Outcome:
         return self.damaged
 
     def table(self) -> pd.DataFrame:
-        """One tidy table of all finished units, in the order of the config."""
+        """Return one tidy table of all finished units, in the order of the config."""
         return self.store.table(self.units)
 
 
 class UnitsFailed(RuntimeError):
-    """Every unit failed, and all alike: it is the experiment or the config, not some units."""
+    """Raised when all units failed with the same error, due to the experiment or the config."""
 
     def __init__(self, outcome: Outcome):
         self.outcome = outcome
@@ -308,11 +308,11 @@ def run(
     shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
+    """Compute the missing units of a sweep in `folder`; the call can be interrupted and repeated.
 
     Finished units are never computed again, a unit that raises is recorded with its traceback and
-    tried again by the next call, and the table does not depend on who computed what. When all
-    units fail alike, `UnitsFailed` is raised.
+    tried again by the next call, and the table does not depend on the executor. If all units fail
+    with the same error, `UnitsFailed` is raised.
 
     ```python
     import deeplin as dl
@@ -337,7 +337,7 @@ def run(
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
         reused = len(chosen) - len(missing)
         tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
-        tasks.sort(key=lambda task: task.unit.bucket)  # so that a worker compiles few shapes
+        tasks.sort(key=lambda task: task.unit.bucket)  # a worker then compiles few shapes
         with (
             progress.over(missing, reused=reused, damaged=session.damaged),
             closing(executor.execute(tasks)) as results,
@@ -356,7 +356,7 @@ def run(
         damaged=session.damaged,
         seconds=time.perf_counter() - started,
     )
-    # Numbers aside, is there one error for all, and was nothing ever finished?
+    # Is there one error for all, apart from numbers, and no finished unit?
     kinds = {re.sub(r"[\d.e+-]+", "", error) for error in failed.values()}
     if not reused and len(missing) == len(failed) > 1 == len(kinds):
         raise UnitsFailed(outcome)
@@ -364,9 +364,9 @@ def run(
 
 
 class Session(Store):
-    """A folder in which one shard of a sweep is computed: what is finished, and how to keep more.
+    """Write access to the folder of a sweep for one shard.
 
-    Units whose tables are there, whole, are not computed again.
+    Units with an intact table are not computed again.
     """
 
     def __init__(self, folder: str | os.PathLike, shard: Shard, wanted: Mapping[str, Unit]):
@@ -380,7 +380,8 @@ class Session(Store):
 
     @contextmanager
     def open(self, experiment: Experiment, config: dict[str, Any]) -> Iterator[None]:
-        """Work in the folder, alone: work that overlaps a running one is refused."""
+        """Open the folder exclusively; raise InputError if another process works on the same
+        shard."""
         try:
             for part in (self.units, self.failed, self.sessions, self.locks, self.temporary):
                 part.mkdir(parents=True, exist_ok=True)
@@ -408,9 +409,9 @@ class Session(Store):
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
-        """Check the sweep against what is there, remove damaged files, write the manifest.
+        """Check the sweep against the folder, remove damaged files, write the manifest.
 
-        `others`: another shard is at work.
+        `others` says whether another shard is running.
         """
         manifest = {
             "format": FORMAT,
@@ -446,7 +447,7 @@ class Session(Store):
     def _require_same(
         self, experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any], more: int
     ) -> None:
-        """Refuse a folder of another sweep; `more` of its units are not requested now."""
+        """Raise InputError for a folder of another sweep; `more` is its number of other units."""
         for name in ("experiment", "schema", "dtype"):
             if earlier[name] != mine[name]:
                 raise InputError(
@@ -505,7 +506,7 @@ class Session(Store):
         self._write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
     def _write(self, path: Path, payload: bytes) -> None:
-        """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
+        """Write a file; one damaged by a power failure is detected by its checksum."""
         with whole_file(path, self._temporary) as file:
             file.write(payload)
 

@@ -1,10 +1,10 @@
-"""The formats of tables: how each names its columns and streams them as float64 matrices.
+"""Formats of tables: names and kinds of columns, streamed as float64 matrices.
 
-Arrow reads all of them but NumPy's. A missing value is NaN; nothing is ever unpickled. A
-`TableFile` is a plain description, so that another process can read it. Encoding, separator,
-decimal mark and names of separated text are found once, from its beginning.
-`pyarrow.dataset` was measured as the alternative: Parquet 1.2 to 2 times slower with twice the
-memory, Arrow files 1.4 times slower or more; its errors name no row.
+Arrow reads all formats except NumPy's. A missing value is NaN; nothing is unpickled. A `TableFile`
+is a plain description, so that another process can read it. Encoding, separator, decimal mark and
+names of separated text are found once, from its beginning. `pyarrow.dataset` was measured as the
+alternative: Parquet 1.2 to 2 times slower with twice the memory, Arrow files 1.4 times slower or
+more; its errors name no row.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import pyarrow.parquet
 from deeplin.errors import InputError, readable
 
 CHUNK = 2**21
-"""Numbers in a chunk of rows, unless the caller asks for a number of rows."""
+"""Number of values in a chunk of rows, unless the caller sets the number of rows."""
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Kind of the values in a column."""
 
     NUMBER = "numbers"
     WHOLE = "whole numbers"
@@ -54,13 +54,13 @@ NUMERIC = (Kind.NUMBER, Kind.WHOLE, Kind.BOOLEAN)
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
 BLOCK = 1 << 20  # bytes of text read at a time; column types are inferred from the first block
 SEPARATORS = "\t;|,"
-"""In this order: a comma may also be the decimal mark beside any of the others."""
+"""Separators in the order in which they are tried; a comma may also be a decimal mark."""
 SNIFFED = 100
-"""Records from which separator and decimal mark are found."""
+"""Number of records from which separator and decimal mark are inferred."""
 CATEGORIES = 50
-"""A column of text with more different values than this is no set of categories."""
+"""Largest number of distinct values in a column of categories."""
 SURVEYED = 100_000
-"""Values after which a column that is mostly no numbers is known well enough."""
+"""Number of values after which a column with few numbers is classified."""
 REMEDY = "Correct it, or leave the cell empty if it is missing."
 MARKS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['’]", "": ""}
 WRITTEN_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
@@ -74,13 +74,13 @@ WITH_UNIT = re.compile(
 
 
 def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return a few names, and how many more there are."""
     shown = ", ".join(repr(str(name)) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 class NumberStyle(NamedTuple):
-    """How the numbers in a column of text are written."""
+    """Style in which the numbers in a column of text are written."""
 
     decimal: str = "."
     thousands: str = ""
@@ -94,7 +94,7 @@ class NumberStyle(NamedTuple):
         return re.compile(rf"[+-]?(({whole})({point}\d*)?|{point}\d+)([eE][+-]?\d+)?")
 
     def note(self, name: str, example: str) -> str | None:
-        """What was done to a column, if anything was."""
+        """Return a sentence on how a column's text was read as numbers, or None."""
         done = []
         if self.thousands:
             mark = {" ": "a blank"}.get(self.thousands, f"{self.thousands!r}")
@@ -108,19 +108,19 @@ class NumberStyle(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a column of text holds."""
+    """Summary of a column of text."""
 
     values: int
     numbers: int
-    """How many of the values are numbers of the style that most have."""
+    """Number of values that are numbers in the most common style."""
     row: int
-    """The first row that is not (from 1), and its value."""
+    """The first row that is not (counted from 1); `example` is its value."""
     example: str
     categories: tuple[str, ...]
     """The different values, in order; at most one more than `CATEGORIES`."""
     style: NumberStyle
     shown: str
-    """A value in which the style shows."""
+    """A value that shows the style."""
 
     @property
     def nearly_numbers(self) -> bool:
@@ -138,7 +138,7 @@ class Survey(NamedTuple):
 
 
 def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool = False) -> Survey:
-    """Look at the values of a column of text: are they numbers in some style, or categories?"""
+    """Determine whether a column of text holds numbers of some style, or categories."""
     other = "," if decimal == "." else "."
     marks = [(decimal, group) for group in ("", other, " ", "'")] + [(other, ""), (other, decimal)]
     patterns = [(pair, NumberStyle(*pair).pattern) for pair in marks]
@@ -178,13 +178,13 @@ class Column(NamedTuple):
     name: str
     category: str | None = None
     style: NumberStyle | None = None
-    """How numbers are written in a column of text; None: the format knows they are numbers."""
+    """Style of the numbers in a column of text; None if the format stores numbers."""
     labels: tuple[str, ...] = ()
-    """With several labels: the place of the text among them, −1 where it is another."""
+    """Labels whose index replaces the text; −1 for any other text."""
 
     @property
     def label(self) -> str:
-        """How the column is called in sentences and results."""
+        """Name of the column in messages and results."""
         return self.name if self.category is None else f"{self.name}={self.category}"
 
     @property
@@ -200,29 +200,29 @@ Kinds = dict[str, Kind]
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file, or a part of one, that streams on its own."""
+    """A file, or a part of one, that can be streamed independently."""
 
     path: str
     part: Part = None
     notes: tuple[str, ...] = ()
-    """What is worth knowing about how it was read."""
+    """Notes on how it was read."""
     decimal: str = "."
     """The decimal mark of its text."""
 
     def kinds(self) -> Kinds:
-        """What each column holds."""
+        """Return the kind of each column."""
         raise NotImplementedError
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """These columns, as text where they are read as text."""
+        """Yield batches of these columns, as text where they are read as text."""
         raise NotImplementedError
 
     def split(self) -> list[TableFile]:
-        """Smaller parts of the same file, where its format has some."""
+        """Return smaller parts of the same file, where its format has parts."""
         return [self]
 
     def chunks(self, columns: Columns, rows: int | None = None) -> Iterator[np.ndarray]:
-        """Matrices of at most `rows` rows of these columns; a missing value is NaN."""
+        """Yield matrices of at most `rows` rows of these columns, with NaN for missing values."""
         rows = rows or max(1, CHUNK // len(columns))
         with readable(self.path):
             for batch in self.batches(columns, rows):
@@ -230,17 +230,17 @@ class TableFile:
                     yield _matrix(batch.slice(start, rows), columns)
 
     def texts(self, name: str) -> Iterator[str | None]:
-        """The values of one column as text; a missing value is None."""
+        """Yield the values of one column as text, with None for missing values."""
         with readable(self.path):
             for batch in self.batches([Column(name, "")], 1 << 16):
                 yield from _text(batch.column(name)).to_pylist()
 
 
 def kinds_of(schema: pa.Schema) -> Kinds:
-    """What each column of a schema holds."""
+    """Return the kind of each column of a schema."""
     if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
         raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
-    # pandas keeps an index without a name among the columns; it is no measurement
+    # the unnamed index of pandas is stored as a column, but is not data
     fields = (field for field in schema if not field.name.startswith("__index_level_"))
     return {field.name: _kind(field.type) for field in fields}
 
@@ -264,7 +264,7 @@ def _kind(given: pa.DataType) -> Kind:
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
-    """A matrix whose columns are contiguous, as Arrow keeps them."""
+    """Return a matrix with contiguous columns, the layout of Arrow."""
     matrix = np.empty((len(batch), len(columns)), order="F")
     for j, column in enumerate(columns):
         values = batch.column(column.name)
@@ -286,7 +286,7 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
 
 
 def _numbers(values: pa.Array, column: Column) -> pa.Array:
-    """Text of a style as numbers."""
+    """Return text of a style as numbers."""
     assert column.style is not None
     decimal, thousands, unit = column.style
     texts = _text(values)
@@ -303,7 +303,7 @@ def _numbers(values: pa.Array, column: Column) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """As text, where an empty cell and its like are missing values."""
+    """Return values as text, where empty cells and other marks of missing values are null."""
     values = values.cast(pa.string())
     missing = pc.call_function("is_in", [values], pc.SetLookupOptions(pa.array(MISSING)))
     return pc.call_function("if_else", [missing, pa.scalar(None, pa.string()), values])
@@ -318,11 +318,11 @@ def _names(columns: Columns) -> list[str]:
 
 @dataclass(frozen=True)
 class CsvFile(TableFile):
-    """Separated text, with the dialect that `sniff` has found."""
+    """Separated text, with the dialect found by `sniff`."""
 
     separator: str = ","
     names: tuple[str, ...] | None = None
-    """Numbers for names where the first line holds a sample; None: the first line names them."""
+    """Column numbers as names if the first line is a sample; None if it has the names."""
     newlines: bool = False
     """Whether a name holds a line break."""
     encoding: str = "utf-8"
@@ -330,7 +330,7 @@ class CsvFile(TableFile):
     """Lines of comment before the first record."""
 
     def _open(self, **convert: Any) -> pyarrow.csv.CSVStreamingReader:
-        """The file as a stream of record batches; lines of comment are skipped."""
+        """Open the file as a stream of record batches without comment lines."""
         return pyarrow.csv.open_csv(
             self.path,
             read_options=pyarrow.csv.ReadOptions(
@@ -348,12 +348,15 @@ class CsvFile(TableFile):
         )
 
     def kinds(self) -> Kinds:
-        """Inferred from the first block."""
+        """Return the kinds inferred from the first block."""
         with self._open() as reader:
             return kinds_of(reader.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Every number as a double: whole numbers in one block may be fractions further on."""
+        """Yield batches in which every number is a double.
+
+        Integers in one block may be followed by fractions in the next.
+        """
         with self._open() as reader:
             seen = {field.name: field.type for field in reader.schema}
         kinds = {}
@@ -370,7 +373,7 @@ class CsvFile(TableFile):
             name = list(seen)[int(place[1])] if place else None
             if name is None or kinds[name] == pa.string():
                 raise
-            # No number, though all of the first block are: say which.
+            # Not a number, unlike the first block: name the row.
             found = survey(self.texts(name), self.decimal)
             raise InputError(f"column {name!r} of {self.path!r}: {found}. {REMEDY}") from error
 
@@ -412,7 +415,7 @@ def sniff(path: str, decimal: str | None = None) -> CsvFile:
 
 
 def _beginning(path: str) -> tuple[str, str, list[str]]:
-    """The text of the first block, its encoding, and what is to be said about that."""
+    """Return the text of the first block, its encoding, and a note about the encoding."""
     with pa.input_stream(path) as stream:
         block = stream.read(BLOCK)
     whole = len(block) < BLOCK
@@ -437,13 +440,13 @@ def _records(text: str, separator: str) -> list[list[str]]:
 
 
 def _evenness(records: Sequence[Sequence[str]]) -> tuple[bool, int]:
-    """Whether a separator cuts every record into equally many values, more than one; how many."""
+    """Return whether all records have the same number of values above one, and that number."""
     counts = [len(record) for record in records]
     return len(set(counts)) == 1 < counts[0], 0 if len(set(counts)) == 1 else counts[0]
 
 
 def _decimal(records: Sequence[Sequence[str]]) -> str:
-    """A comma, if some number is surely written with one and none with a point."""
+    """Return a comma if some number must be written with one and none with a point."""
     numbers = [value for record in records for value in record if WRITTEN_NUMBER.fullmatch(value)]
     comma = any("," in number and not GROUPED.fullmatch(number) for number in numbers)
     return "," if comma and not any("." in number for number in numbers) else "."
@@ -456,16 +459,16 @@ class ParquetFile(TableFile):
     """Parquet, in parts of row groups."""
 
     def kinds(self) -> Kinds:
-        """By its schema."""
+        """Return the kinds of the file's schema."""
         return kinds_of(pyarrow.parquet.read_schema(self.path))
 
     def split(self) -> list[TableFile]:
-        """Row groups."""
+        """Return one part for each row group."""
         groups = pyarrow.parquet.read_metadata(self.path).num_row_groups
         return [replace(self, part=part) for part in pairwise(range(groups + 1))]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Little buffered: a row group is decoded as it is used, never held whole."""
+        """Yield batches with little buffering: row groups are decoded as they are used."""
         with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
             groups = range(*self.part) if self.part else None
             yield from file.iter_batches(rows, row_groups=groups, columns=_names(columns))
@@ -475,14 +478,14 @@ class ArrowFile(TableFile):
     """Arrow's file or stream format, and Feather."""
 
     def kinds(self) -> Kinds:
-        """By the schema of the first batch."""
+        """Return the kinds of the schema of the first batch."""
         first = next(self.batches((), 0), None)
         if first is None:
             raise InputError(f"{self.path!r} holds no rows.")
         return kinds_of(first.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """As they lie in the file."""
+        """Yield the batches of the file."""
         text = any(column.is_text for column in columns)
         with pa.memory_map(self.path) as source:
             if source.read(6) == b"ARROW1":
@@ -492,7 +495,7 @@ class ArrowFile(TableFile):
                 source.seek(0)
                 batches = iter(pa.ipc.open_stream(source))
             for batch in batches:
-                batch.validate(full=text)  # offsets of damaged text would point anywhere
+                batch.validate(full=text)  # offsets of damaged text may be invalid
                 yield batch
 
 
@@ -503,16 +506,16 @@ class FrameTable(TableFile):
     table: pa.Table
 
     def kinds(self) -> Kinds:
-        """By its schema."""
+        """Return the kinds of the table's schema."""
         return kinds_of(self.table.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """As they lie in memory."""
+        """Yield the batches of the table in memory."""
         yield from self.table.select(_names(columns)).to_batches(rows)
 
 
 def excel_table(path: str) -> FrameTable:
-    """The first sheet of an Excel workbook, through pandas and openpyxl."""
+    """Return the first sheet of an Excel workbook, read by pandas and openpyxl."""
     import pandas as pd
 
     try:
@@ -524,7 +527,7 @@ def excel_table(path: str) -> FrameTable:
         ) from error
     frame.columns = frame.columns.map(str)
     for name, dtype in frame.dtypes.items():
-        if dtype == np.dtype(object):  # a column of several kinds becomes text
+        if dtype == np.dtype(object):  # a column of mixed types becomes text
             frame[name] = frame[name].map(str, na_action="ignore")
     return FrameTable(path, table=pa.Table.from_pandas(frame, preserve_index=False))
 
@@ -550,19 +553,19 @@ class NpyFile(TableFile):
         return array
 
     def kinds(self) -> Kinds:
-        """All of one kind."""
+        """Return one kind for all columns."""
         array = self._array()
         return dict.fromkeys(
             map(str, range(array.shape[1])), _kind(pa.from_numpy_dtype(array.dtype))
         )
 
     def split(self) -> list[TableFile]:
-        """Ranges of rows."""
+        """Return parts by ranges of rows."""
         count = len(self._array())
         return [replace(self, part=p) for p in pairwise([*range(0, count, NPY_ROWS), count])]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Some rows after the other."""
+        """Yield batches of consecutive rows."""
         array = self._array()[slice(*self.part) if self.part else slice(None)]
         for start in range(0, len(array), rows):
             block = array[start : start + rows]
@@ -570,8 +573,11 @@ class NpyFile(TableFile):
 
 
 def npz_table(path: str) -> FrameTable:
-    """Arrays in a `.npz` file: a vector `y` is the column y, a matrix `X` the columns X[0], …"""
-    with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
+    """Return the arrays of an `.npz` file as a table.
+
+    A vector `y` is the column y, a matrix `X` the columns X[0], X[1], ….
+    """
+    with open(path, "rb") as file:  # NumPy would not close a damaged file
         arrays = np.load(file, allow_pickle=False)
         if isinstance(arrays, np.ndarray):
             raise InputError(f"{path!r} is a single array; name it with the ending .npy.")

@@ -1,7 +1,7 @@
-"""What is done to the columns of a table before they become a problem, said in sentences.
+"""Preparation of the columns of a table for a problem, described by notes.
 
-Everything is an affine change of each column, z ↦ (z − c)/s, so it can be applied to the rows or
-to their moments alike, and to another table whose rows are to be predicted.
+Each column undergoes an affine change z ↦ (z − c)/s, which can be applied to rows, to moments, and
+to another table whose rows are to be predicted.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from deeplin.tables.formats import REMEDY, Column, Kind, NumberStyle, listed
 from deeplin.tables.table import Source, Table, open_table
 
 COUNTED = 10
-"""From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
+"""Number of rows from which a first column of 0 … n−1 or 1 … n is taken as a row number."""
 REPRESENTABLE = 1e140
-"""The largest column, and one over the smallest, whose second moments float64 can hold."""
+"""Largest size of a column, and inverse of the smallest, whose second moments fit into float64."""
 WIDE_SPREAD = 1e3
-"""Standard deviations of the inputs that differ by more than this factor are worth a note."""
+"""Ratio of standard deviations of the inputs above which there is a note."""
 
 SHOWN = 10
-"""Rows that a sentence names."""
+"""Maximum number of rows that a note lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """How a table becomes inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
+    """Conversion of a table to inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
 
-    Kept with a run, so that it can predict the rows of another table (`Run.predict`).
+    It is kept with a run, so that the run can predict the rows of another table (`Run.predict`).
     """
 
     inputs: tuple[Column, ...]
@@ -44,11 +44,11 @@ class Preparation:
     """One number for each input, then one for each target."""
     scale: np.ndarray
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The categories of each encoded column that were there in training."""
+    """The categories of each encoded column in the training data."""
     centered: bool = False
     standardized: bool = False
     classes: tuple[str | int | float, ...] = ()
-    """The classes of the target, sorted; none where it is a number to predict."""
+    """The classes of the target, sorted; empty for regression."""
     constant: bool = False
     """Whether a constant input 1 follows the others: the intercept of a classification."""
 
@@ -59,21 +59,24 @@ class Preparation:
 
     @property
     def kind(self) -> str:
-        """What was done to the numbers: `standardized`, `centered` or nothing, `as it is`."""
+        """Change of the numbers: `standardized`, `centered`, or `as it is` for none."""
         if self.standardized:
             return "standardized"
         return "centered" if self.centered else "as it is"
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What each output of the network is about: a target, or the log-odds of a class."""
+        """Name of each output of the network: a target, or the class of its log-odds."""
         if not self.classes:
             return self.targets
         shown = self.classes[1:] if len(self.classes) == 2 else self.classes
         return tuple(f"{self.targets[0]}={label}" for label in shown)
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs, and intercepts, for the table's columns."""
+        """Return coefficients (d×q) and intercepts in the units of the table's columns.
+
+        `coefficients` are those of the prepared inputs.
+        """
         d = len(self.inputs)
         theta = np.asarray(coefficients).reshape(d + self.constant, -1)
         original = theta[:d] * self.scale[d:] / self.scale[:d, None]
@@ -81,7 +84,7 @@ class Preparation:
         return original, self.centre[d:] + constant - self.centre[:d] @ original
 
     def rows(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets of rows of the table's numbers, targets last, as the network has them.
+        """Return inputs and targets (targets last) as the network sees them.
 
         A class becomes ±1 (two classes: the second is +1) or an indicator of it.
         """
@@ -99,13 +102,16 @@ class Preparation:
         return X, Y
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """The probability of each class, (n, classes), from the outputs of the network (n, q)."""
+        """Return the probability of each class, (n, classes), from the network's outputs (n, q)."""
         values = np.hstack([0 * outputs, outputs]) if len(self.classes) == 2 else outputs
         shares = np.exp(values - values.max(axis=1, keepdims=True))
         return shares / shares.sum(axis=1, keepdims=True)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
-        """Targets (n,) or (n, q), or the most probable class of each row, from those outputs."""
+        """Return targets (n,) or (n, q), or the most probable class of each row.
+
+        `outputs` are those of the network.
+        """
         if not self.classes:
             return outputs[:, 0] if outputs.shape[1] == 1 else outputs
         chosen = np.asarray(self.classes)[self.probabilities(outputs).argmax(axis=1)]
@@ -116,13 +122,13 @@ class Preparation:
         return chosen
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """Return the preparation as text that `from_json` reads."""
         inputs = [(column.name, column.category, column.style) for column in self.inputs]
         return json.dumps(vars(self) | {"inputs": inputs}, default=np.ndarray.tolist)
 
     @classmethod
     def from_json(cls, text: str) -> Preparation:
-        """Read what `to_json` wrote; a damaged text raises `InputError`."""
+        """Read the text of `to_json`; a damaged text raises `InputError`."""
         try:
             found = json.loads(text)
             inputs = tuple(
@@ -139,17 +145,17 @@ class Preparation:
             raise InputError("its preparation has other columns than numbers.")
         centre, scale = numbers
         if not all(isinstance(label, str | int | float) for label in classes) or len(classes) == 1:
-            raise InputError("its preparation has classes that are no labels.")
+            raise InputError("its preparation has classes that are not labels.")
         flags = {name: bool(found.get(name)) for name in ("centered", "standardized", "constant")}
         return cls(inputs, targets, centre, scale, categories, classes=classes, **flags)
 
 
 @dataclass
 class TablePredictions:
-    """The predictions of a linear map (d×q) for every row of a table, chunk after chunk.
+    """Predictions of a linear map (d×q) for every row of a table, chunk by chunk.
 
-    A row with a missing value, or with a category that was not there in training, is NaN; after
-    the last chunk `notes` says which rows these are.
+    The prediction is NaN for a row with a missing value, or with a category that is not in the
+    training data; after the last chunk `notes` lists these rows.
     """
 
     source: Source
@@ -186,7 +192,7 @@ class TablePredictions:
             raise InputError(f"{str(name)!r} holds no row; pass a table with at least one.")
 
     def _columns(self, table: Table) -> Iterator[Column]:
-        """The inputs as this table writes them: the style of its numbers may be another."""
+        """Return the inputs as columns of this table, which may write numbers in another style."""
         for column in self.preparation.inputs:
             if column.category is not None:
                 yield column
@@ -222,12 +228,12 @@ class TablePredictions:
 
 @dataclass(frozen=True)
 class Reading:
-    """A problem read from a table, with its preparation and what was done to the table."""
+    """A problem read from a table, with its preparation and notes."""
 
     problem: Problem
     preparation: Preparation
     notes: tuple[str, ...]
-    """One sentence for each thing that was done to the table or is worth knowing about it."""
+    """One sentence for each change of the table or remark about it."""
     held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     """Inputs and targets, prepared, of rows that are not in the problem."""
 
@@ -247,9 +253,9 @@ class Reading:
         return self.preparation.targets
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's.
+        """Return coefficients (d×q) of the prepared inputs in the table's units, and intercepts.
 
-        Of a column that was removed the coefficient is not listed; see `inputs`.
+        Removed columns have no coefficient; see `inputs`.
         """
         return self.preparation.in_table_units(coefficients)
 
@@ -269,15 +275,15 @@ def prepare(
     categories: Mapping[str, tuple[str, ...]] | None = None,
     first_notes: Sequence[str] = (),
 ) -> Reading:
-    """The problem of rows or moments, with the targets in the last columns.
+    """Return the problem of rows or moments with the targets in the last columns.
 
-    With `classes` the last column holds the place of each row's class among them; an intercept is
-    then a constant input instead of a change of the means. `categories` are those of encoded
-    columns, `first_notes` the sentences that come first.
+    With `classes` the last column holds the index of each row's class; an intercept is then a
+    constant input instead of a change of the means. `categories` are those of encoded columns,
+    `first_notes` the sentences that come first.
 
     `may_number` says that the first input is the table's first column, which may number its rows;
-    `leave` are places of inputs to leave out; `test` says which rows are held out: means and
-    deviations are those of the others.
+    `leave` holds indices of inputs to leave out; `test` marks rows that are held out, so that means
+    and deviations are those of the others.
     """
     held = None
     if test is not None and not isinstance(gathered, Moments):
@@ -343,7 +349,7 @@ def prepare(
 
 
 def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
-    """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
+    """Raise InputError for columns whose squares float64 cannot hold."""
     too_large = ~(size <= REPRESENTABLE)
     too_small = (size > 0) & (size < 1 / REPRESENTABLE)
     limits = ((too_large, "above", REPRESENTABLE), (too_small, "all below", 1 / REPRESENTABLE))
@@ -357,13 +363,13 @@ def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and size of every column.
+    """Return mean, standard deviation and size of every column.
 
-    The size is the largest absolute value, or the root of the second moment where only that is
+    The size is the largest absolute value, or the root of the second moment if only moments are
     known.
     """
     if isinstance(gathered, Moments):
-        variance = np.maximum(np.diag(gathered.centred), 0.0)
+        variance = np.maximum(np.diag(gathered.centered), 0.0)
         size = np.maximum(np.sqrt(np.diag(gathered.raw)), np.abs(gathered.mean))
         return gathered.mean, np.sqrt(variance), size
     shifted = gathered - gathered[0]  # exactly zero in a constant column
@@ -374,7 +380,7 @@ def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray,
 
 
 def _counts_rows(mean: float, deviation: float, rows: int) -> bool:
-    """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
+    """Return whether a column holds 0 … n−1 or 1 … n in any order, judged by its two moments."""
     first = mean - (rows - 1) / 2
     spread = np.sqrt((rows**2 - 1) / 12)
     near = min(abs(first), abs(first - 1)) <= 1e-9
@@ -400,7 +406,7 @@ def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparati
 
 
 def _require_resolved_scales(problem: Problem) -> None:
-    """Refuse moments in which rounding of the largest column hides a direction of the smaller ones.
+    """Raise InputError if rounding of the largest column hides a direction of smaller ones.
 
     Rescaling the columns does not change the rank, so a larger rank of the rescaled Σ̂ shows it.
     """
@@ -446,7 +452,7 @@ def _notes(
 
 
 def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs of equal columns; of moments, those whose difference has none, to rounding."""
+    """Return pairs of equal columns, from rows or, up to rounding, from moments."""
     if isinstance(gathered, Moments):
         raw = gathered.raw[np.ix_(places, places)]
         power = np.diag(raw)
@@ -458,10 +464,10 @@ def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[t
     return [(i, j) for i, j in pairs if i != j]
 
 
-def _fit_notes(problem: Problem, centred: bool) -> list[str]:
+def _fit_notes(problem: Problem, centered: bool) -> list[str]:
     classes = isinstance(problem, GeneralizedLinearProblem)
     d, r = problem.dimension, problem.coordinates.rows.shape[1] if classes else problem.rank
-    free = problem.samples - (centred and not classes)  # centred rows sum to zero
+    free = problem.samples - (centered and not classes)  # centered rows sum to zero
     notes = []
     if problem.inputs is None:
         notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")

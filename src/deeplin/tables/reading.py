@@ -1,4 +1,4 @@
-"""From a table to a problem: one streamed pass, with a sentence for everything done to it."""
+"""Reading of a problem from a table in one streamed pass, with notes on every change."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from deeplin.tables.table import (
 )
 
 MEMORY = 128 * 2**20
-"""Bytes of a table that are kept; of a larger one only the second moments are."""
+"""Size in bytes up to which a table is kept in memory; larger ones only as second moments."""
 TASKS = ("auto", "regression", "classification")
 FEWEST_CLASSIFIED = 10
-"""Rows from which two different numbers are taken for classes without being asked to."""
+"""Number of rows from which a target with two distinct numbers is taken as classes."""
 Classes = tuple[str | int | float, ...]
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 LEFT_OUT = {
@@ -37,16 +37,16 @@ LEFT_OUT = {
     Kind.OTHER: ("not made of numbers", ""),
     Kind.EMPTY: ("empty", ""),
 }
-"""Why a column of this kind is no input, and what can be done about it."""
+"""Reason why a column of this kind is not an input, and advice."""
 
 IDENTIFIER = re.compile(r"(.*[^a-zA-Z])?(?i:id|uuid|key|nr|no|number|code)|.*[a-z]I[dD]")
-"""Names of columns that number or name their rows."""
+"""Names of columns that identify their rows."""
 FEWEST = 20
-"""Rows below which nothing is said."""
+"""Number of rows below which there are no notes."""
 CLASSES = 3, 12
-"""So many different whole numbers may be codes of classes."""
+"""Range of the number of distinct integers that may be codes of classes."""
 DOMINATES = 0.5
-"""Part of the squared deviations of a column that one row may have before it is named."""
+"""Fraction of the squared deviations of a column above which a single row is reported."""
 
 
 @validated
@@ -73,9 +73,9 @@ def read_problem(
     """Read a table (CSV, Parquet, Arrow, `.npy`, `.npz`, Excel; a file, folder or glob) once.
 
     `source` may also be `-` (standard input) or a table in memory, such as a DataFrame. Tables up
-    to `memory` bytes are kept; of larger ones only Σ̂, Xᵀy/n and ‖y‖²/n are, which do not depend on
-    how the rows were cut into chunks beyond rounding. `cluster` is the address of a dask scheduler
-    (or a client): its workers then read the files of the table in parallel.
+    to `memory` bytes are kept; for larger ones only Σ̂, Xᵀy/n and ‖y‖²/n are kept, which do not
+    depend on the chunks beyond rounding. `cluster` is the address of a dask scheduler (or a
+    client): its workers then read the files of the table in parallel.
 
     `task` is "regression" (squared loss), "classification" (logistic loss for two classes, softmax
     for more) or "auto": classification where the target is text, true or false, or has two
@@ -87,7 +87,7 @@ def read_problem(
     every target. `missing` is "refuse" or "drop" (leave out rows with a missing value). Columns
     without a name, a first column that numbers the rows and identifiers are left out unless `keep`
     names them; `encode` makes categories of text, `categorical` of the columns it names.
-    `test_share` holds rows out, at random by `seed`, from each class alike.
+    `test_share` is the fraction of rows held out, at random by `seed` and from each class alike.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -156,7 +156,7 @@ def read_problem(
 def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> Reading:
     """Read a table with the name of its target, or inputs X (a matrix or a table) with targets y.
 
-    As `read_problem` with an intercept; the columns of X are all used.
+    The options are those of `read_problem`, with an intercept; all columns of X are used.
     """
     if y is None:
         if target is None:
@@ -166,7 +166,7 @@ def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> R
     columns = np.asarray(y).reshape(len(y), -1)
     names = ["y" if columns.shape[1] == 1 else f"y{k + 1}" for k in range(columns.shape[1])]
     if len(columns) != len(table):
-        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass as many of both.")
+        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass equally many.")
     used = table.column_names
     for name, column in zip(names, columns.T, strict=True):
         table = table.append_column(name, pa.array(column.tolist()))
@@ -174,7 +174,7 @@ def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> R
 
 
 def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> Classes:
-    """The classes in the last column, which becomes their places among them; () for amounts."""
+    """Return the classes of the last column, replaced by their indices; () for a numeric target."""
     values, places, counts = np.unique(rows[:, -1], return_inverse=True, return_counts=True)
     two = len(values) == 2 and len(rows) >= FEWEST_CLASSIFIED
     if not column.labels and (task == "regression" or (task == "auto" and not two)):
@@ -209,9 +209,9 @@ def _label(value: float) -> int | float:
 
 
 def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Which rows are held out: the nearest whole number to this share of each class.
+    """Return which rows are held out: this share of each class, to the nearest integer.
 
-    Without classes (labels of no column) to this share of all.
+    Without classes (no label column) this is the fraction of all rows.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     chosen = np.zeros(len(labels), bool)
@@ -234,10 +234,11 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 def whole_number_notes(
     rows: np.ndarray, columns: Sequence[Column], whole: Iterable[int], targets: int, kept: list[str]
 ) -> tuple[list[int], list[str]]:
-    """Places of columns to leave out as identifiers, and sentences about columns of whole numbers.
+    """Return columns to leave out as identifiers, and notes on columns of integers.
 
-    Different whole numbers in every row are an identifier if the name says so, else worth a remark
-    where their range is far wider than the number of rows; few may be codes of classes.
+    A column with a different integer in every row is an identifier if its name suggests it;
+    otherwise there is a note if its range is far larger than the number of rows. A few distinct
+    integers may be codes of classes.
     """
     left: list[str] = []
     suspects: list[str] = []
@@ -283,9 +284,9 @@ def whole_number_notes(
 
 
 def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> list[str]:
-    """A sentence for each column in which a single row has most of the squared deviations.
+    """Return a sentence for each column in which one row has most of the squared deviations.
 
-    `complete` says that no row was left out, so that places are row numbers.
+    `complete` says that no row was left out, so that indices are row numbers.
     """
     notes: list[str] = []
     if len(rows) < FEWEST:
@@ -312,14 +313,14 @@ def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> lis
 
 @dataclass
 class Choice:
-    """The columns of a table that are used, and a sentence for every other or changed one."""
+    """The columns of a table that are used, and notes on omitted or changed ones."""
 
     inputs: list[Column] = field(default_factory=list)
     targets: list[Column] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
-    """Columns that the caller wants to keep, whatever they look like."""
+    """Columns that the caller wants to keep in any case."""
 
 
 def _choose(
@@ -331,10 +332,10 @@ def _choose(
     categorical: Sequence[str],
     task: str,
 ) -> Choice:
-    """Every column of numbers that is neither target nor ignored nor without a name is an input.
+    """Return inputs and targets: inputs are numeric, named, not ignored and not a target.
 
-    With `encode`, a column of text becomes one indicator column for each of its values but the
-    first: their sum is one minus the first's, so that it would add nothing but a constant.
+    With `encode`, a column of text becomes one indicator column for each of its values except the
+    first, whose indicator is one minus the sum of the others.
     """
     targets = _named(table, (target,) if isinstance(target, str) else target)
     kept, ignored, coded = (_named(table, wishes) for wishes in (keep, ignore, categorical))
@@ -367,12 +368,12 @@ def _choose(
 
 
 def _named(table: Table, wishes: Iterable[str]) -> list[str]:
-    """The columns that a caller means, each once."""
+    """Return the columns that a caller names, each once."""
     return list(dict.fromkeys(name for wish in wishes for name in _meant(table, wish)))
 
 
 def _meant(table: Table, wish: str) -> list[str]:
-    """A column by its name, the columns of an array of an .npz file, or -1 for the last column."""
+    """Return a column by name, those of an array in an .npz file, or the last for -1."""
     names = list(table.columns)
     if wish in table.columns:
         return [wish]
@@ -390,14 +391,14 @@ def _meant(table: Table, wish: str) -> list[str]:
 
 
 def _styled(name: str, found: Survey, notes: list[str]) -> Column:
-    """A column of text that holds numbers."""
+    """Return a column of text that holds numbers."""
     note = found.style.note(name, found.shown)
     notes += [note] if note else []
     return Column(name, style=found.style)
 
 
 def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str) -> Column:
-    """The column of a target: of numbers, or of text whose values are classes."""
+    """Return the column of a target: numbers, or text whose values are classes."""
     kind = table.columns[name]
     if ignored:
         raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")
@@ -412,7 +413,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     if task != "classification" and found.all_numbers:
         return _styled(name, found, notes)
     if task != "classification" and found.nearly_numbers:
-        raise InputError(f"the target {name!r} is no column of numbers: {found}. {REMEDY}")
+        raise InputError(f"the target {name!r} is not a column of numbers: {found}. {REMEDY}")
     if task == "regression":
         raise InputError(
             f"the target {name!r} does not hold numbers ({listed(found.categories[:3])}, …), so it "
@@ -422,7 +423,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     if len(found.categories) > CATEGORIES:
         raise InputError(
             f"the target {name!r} has more than {CATEGORIES} different values "
-            f"({listed(found.categories[:3])}, …), which are no classes; pass another column."
+            f"({listed(found.categories[:3])}, …), which are not classes; pass another column."
         )
     return Column(name, labels=found.categories)
 
@@ -430,7 +431,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
 def _add_input(
     table: Table, name: str, encode: bool, coded: bool, choice: Choice, left: dict[str, list[str]]
 ) -> None:
-    """Add a column to the inputs, or to those left out."""
+    """Add a column to the inputs, or to the omitted columns."""
     kind = table.columns[name]
     if kind in NUMERIC and not coded:
         choice.inputs.append(Column(name))

@@ -1,7 +1,7 @@
-"""Tables, opened but not read, and one streamed pass over their files: rows, or only their moments.
+"""Tables that are opened without being read, and one streamed pass over rows or moments.
 
 CSV, Parquet, Arrow, `.npy`, `.npz` and Excel; one file, a folder or a glob; standard input; or a
-table in memory. Nothing is ever unpickled.
+table in memory. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ FORMATS: dict[str, Any] = {
     ".npz": npz_table,
     ".xlsx": excel_table,
 }
-"""What opens a file, by the ending of its name."""
+"""Function that opens a file, by its suffix."""
 SIGNS = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"PK": ".npz"}
-"""How files of these formats begin; on standard input anything else is text."""
+"""First bytes of files of these formats; on standard input anything else is text."""
 COMPRESSED = (".gz", ".bz2", ".zst")
 
 
@@ -76,14 +76,14 @@ Source = str | Path | Frame | np.ndarray
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table (name → what it holds), its files in order, what to know of it."""
+    """The columns of a table (name → kind), its files in order, and notes."""
 
     columns: Kinds
     pieces: tuple[TableFile, ...]
     notes: tuple[str, ...] = ()
 
     def survey(self, name: str, *, everything: bool = False) -> Survey:
-        """What one column holds as text; with `everything`, judged by all of its values."""
+        """Return what one column holds as text; with `everything`, judged by all of its values."""
         texts = (text for piece in self.pieces for text in piece.texts(name))
         return survey(texts, self.pieces[0].decimal, everything=everything)
 
@@ -91,7 +91,7 @@ class Table:
 def open_table(source: Source, decimal: str | None = None) -> Table:
     """Open a file, a folder of files, a glob, `-` (standard input) or a table in memory.
 
-    Every file must have the same columns. `decimal` is the decimal mark of text; None: found.
+    Every file must have the same columns. `decimal` is the decimal mark of text; None infers it.
 
     ```python
     import pandas as pd
@@ -134,7 +134,7 @@ def open_table(source: Source, decimal: str | None = None) -> Table:
 
 
 def in_memory(source: Frame | np.ndarray) -> pa.Table:
-    """A table of Arrow from what Arrow can read, or from a matrix."""
+    """Return a table of Arrow from anything that Arrow can read, or from a matrix."""
     if isinstance(source, np.ndarray) and source.ndim == 2:
         return pa.table({f"x{k + 1}": column for k, column in enumerate(source.T)})
     try:
@@ -147,7 +147,7 @@ def in_memory(source: Frame | np.ndarray) -> pa.Table:
 
 
 def _standard_input() -> Path:
-    """What comes on standard input, as a file for as long as the process lives."""
+    """Return standard input as a file that exists as long as the process."""
     data = sys.stdin.buffer.read()
     ending = next((end for sign, end in SIGNS.items() if data.startswith(sign)), ".csv")
     folder = tempfile.mkdtemp(prefix="deeplin-")
@@ -158,7 +158,7 @@ def _standard_input() -> Path:
 
 
 def _common(one: Kind, other: Kind) -> Kind:
-    """What a column holds whose files hold these."""
+    """Return the kind of a column that has these kinds in several files."""
     if one == other or other == Kind.EMPTY:
         return one
     if one == Kind.EMPTY:
@@ -183,7 +183,7 @@ def _files(source: str | Path) -> list[Path]:
 
 
 def _hidden(file: Path, folder: Path) -> bool:
-    """Whether writers of datasets mean the file to be ignored (`_SUCCESS`, `.crc`, ...)."""
+    """Return whether writers of datasets mean the file to be ignored (`_SUCCESS`, `.crc`, ...)."""
     return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
@@ -207,9 +207,9 @@ def _opener(file: Path) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns to read (targets last), in chunks of how many rows, and what is missing.
+    """Columns to read (targets last), rows per chunk, and treatment of missing values.
 
-    `missing` is "refuse" or "drop"; `whole` are the places of columns of whole numbers.
+    `missing` is "refuse" or "drop"; `whole` holds the indices of columns of integers.
     """
 
     columns: tuple[Column, ...]
@@ -224,7 +224,7 @@ class Plan:
             before = 0
             for rows in piece.chunks(self.columns, self.chunk_rows):
                 before += len(rows)
-                # A finite sum means finite numbers, and is far quicker to check than each of them.
+                # A finite sum means finite numbers, and is much faster to check.
                 with np.errstate(over="ignore", invalid="ignore"):
                     finite = np.isfinite(rows.sum())
                 lacking = np.zeros(len(rows), bool) if finite else np.isnan(rows).any(axis=1)
@@ -234,7 +234,8 @@ class Plan:
                 yield rows if finite else rows[~lacking]
 
     def _require_usable(self, rows: np.ndarray, path: str, before: int, finite: bool) -> None:
-        """Refuse whole numbers that float64 cannot tell apart (mostly identifiers), and more."""
+        """Raise InputError for integers that float64 cannot represent (mostly identifiers), and
+        others."""
         too_large = np.abs(rows[:, self.whole]) >= 2.0**53
         if self.whole and too_large.any():
             row, place = np.argwhere(too_large)[0]
@@ -258,11 +259,11 @@ class Plan:
             )
 
     def moments(self, chunks: Iterable[np.ndarray]) -> Moments | None:
-        """The moments of all rows; None if there is none."""
+        """Return the moments of all rows; None if there are no rows."""
         return merge_all(Moments.of_table(rows, self.targets) for rows in chunks if len(rows))
 
     def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
-        """Say that no row is complete, and which columns are the reason."""
+        """Raise InputError because no row is complete, naming the responsible columns."""
         counts = np.broadcast_to(left_out.missing, len(self.columns))
         labels = np.array([column.label for column in self.columns], object)
         empty = labels[(counts == left_out.rows) & (left_out.rows > 0)]
@@ -275,16 +276,16 @@ class Plan:
 
 @dataclass
 class LeftOut:
-    """Rows with a missing value: how many, and how many values are missing in each column."""
+    """Number of rows with a missing value, and of missing values in each column."""
 
     rows: int = 0
     missing: np.ndarray | int = 0
 
 
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
-    """The rows themselves while they fit into `memory` bytes, else their moments.
+    """Return the rows if they fit into `memory` bytes, else their moments.
 
-    The number says how many rows were left out.
+    The second result is the number of rows left out.
     """
     left_out = LeftOut()
     chunks = plan.complete_rows(table.pieces, left_out)
@@ -303,14 +304,14 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
             f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
             f"its {width} columns; pass a larger memory (--memory), or fewer columns."
         )
-    # One by one, forgetting each, so that nothing is held twice.
+    # One by one, releasing each, so that no data are in memory twice.
     emptied = (kept.pop(0) for _ in range(len(kept)))
     moments = plan.moments(chain(emptied, chunks))
     return moments or plan.refuse_no_rows(left_out), left_out.rows
 
 
 def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
-    """Moments of groups of files, computed by dask workers, merged in the order of the table."""
+    """Return moments computed by dask workers on groups of files, merged in order."""
     pieces = [part for piece in table.pieces for part in piece.split()]
     with dask_client(cluster) as client:
         workers = max(1, len(client.nthreads()))
@@ -323,14 +324,14 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
 
 
 def _moments_of(pieces: list[TableFile], plan: Plan) -> tuple[Moments | None, LeftOut]:
-    """What one worker does."""
+    """Return the moments of the files of one worker."""
     left_out = LeftOut()
     return plan.moments(plan.complete_rows(pieces, left_out)), left_out
 
 
 @contextmanager
 def dask_client(cluster: Any) -> Iterator[Any]:
-    """The caller's client, or a new one for the address of a scheduler."""
+    """Return the caller's client, or a new one for the address of a scheduler."""
     if not isinstance(cluster, str):
         yield cluster
         return

@@ -1,4 +1,4 @@
-"""What the results share: checked depths and read-outs, aligned networks, stability, roots."""
+"""Shared parts of the results: checked depths and read-outs, aligned networks, stability, roots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Architecture(NamedTuple):
 
 
 def readout_norm(readout: Float[np.ndarray, " m"] | None) -> float:
-    """‖p‖, 1 without a read-out."""
+    """Return ‖p‖, or 1 without a read-out."""
     return 1.0 if readout is None else float(np.linalg.norm(readout))
 
 
@@ -38,7 +38,7 @@ def architecture(
 ) -> Architecture:
     """Check that `quantity` is defined for this problem, depth and read-out.
 
-    Without `signal`, also for problems whose minimizer is zero or that have none.
+    Without `signal`, problems may have a zero minimizer, or none.
     """
     L = whole_number("depth", depth)
     if signal:
@@ -54,18 +54,21 @@ def architecture(
 
 
 def numerical_rank(singular: Float[np.ndarray, " k"], size: int) -> int:
-    """How many singular values (largest first) of a matrix with this larger side are not zero."""
+    """Return the number of nonzero singular values (largest first) of a matrix.
+
+    `size` is the larger side of the matrix.
+    """
     return int(np.count_nonzero(singular > np.finfo(float).eps * size * singular[0]))
 
 
 def is_white(problem: Problem) -> bool:
-    """Whether Σ̂ = cI on its range, up to a relative spread of 1e-9."""
+    """Return whether Σ̂ = cI on its range, up to a relative spread of 1e-9."""
     high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
     return high - low <= 1e-9 * high
 
 
 def require_width(hidden: int, rank: int, depth: int) -> int:
-    """A width of the hidden layers at which a map of this rank is possible."""
+    """Return a hidden width at which a map of this rank is possible."""
     width = whole_number("width", hidden)
     if depth > 1 and width < rank:
         raise InputError(
@@ -84,7 +87,7 @@ def aligned_network(
     width: int,
     readout: Float[np.ndarray, " m"] | None = None,
 ) -> Network:
-    """W_1 = E·rows, W_2 … W_{L−1} = E diag(scale) Eᵀ and W_L = columns·Eᵀ, E = (I 0)ᵀ.
+    """Return W_1 = E·rows, W_2 … W_{L−1} = E diag(scale) Eᵀ and W_L = columns·Eᵀ, E = (I 0)ᵀ.
 
     Minimizers that attain a bound are of this form: every hidden layer uses k units. With a
     read-out p its direction takes the place of `columns`' one output; for L = 1, W_1 is their
@@ -100,11 +103,11 @@ def aligned_network(
 
 
 def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
-    """The largest ηS at which descent is stable at a minimum of sharpness S.
+    """Return the largest ηS at which descent is stable at a minimum of sharpness S.
 
     2 for gradient descent. Heavy ball, x ← x − η∇ + β(x − x₋): z² − (1+β−ηS)z + β has its roots in
     the unit disk exactly for ηS ≤ 2+2β. Nesterov, ∇ taken at x + β(x − x₋): with c = 1−ηS the
-    polynomial z² − (1+β)cz + βc asks for c ≥ −1/(1+2β), so ηS ≤ (2+2β)/(1+2β).
+    polynomial z² − (1+β)cz + βc requires c ≥ −1/(1+2β), so ηS ≤ (2+2β)/(1+2β).
 
     ```python
     from deeplin.theory import stability_limit
@@ -116,8 +119,8 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that has different signs at the ends changes sign, to the last digits."""
-    # Ends that are hundreds of orders apart take as many halvings: no number of them is too large.
+    """Return a root of a function that has different signs at the ends, to full precision."""
+    # No limit on bisections: ends may be hundreds of orders of magnitude apart.
     found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=10_000)
     return float(found)  # pyright: ignore[reportArgumentType]
 
@@ -125,11 +128,11 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 def largest_eigenvalue_of_update(
     diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, "*batch r"]
 ) -> float | np.ndarray:
-    """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation s(x) = Σ b_i²/(x − D_i) = 1.
+    """Return λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation Σ b_i²/(x − D_i) = 1.
 
-    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
-    concave there, so Newton's method for 1/s = 1 climbs from the part of b at the top eigenvalue to
-    the root without passing it.
+    The unknown is the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
+    concave there, so Newton's method for 1/s = 1 increases monotonically to the root from the part
+    of b at the top eigenvalue.
     """
     below = diagonal.max() - diagonal
     distance = np.sum(squares, axis=-1, where=below == 0)

@@ -29,7 +29,7 @@ class EffectiveRanks(NamedTuple):
 
 
 def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
-    """s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
+    """Return s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
 
     ```python
     import deeplin as dl
@@ -45,16 +45,16 @@ def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
 
 
 def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
-    """k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
+    """Return k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
     return flat_tail(spectrum, samples, b).k
 
 
 class Tail(NamedTuple):
-    """The part of a spectrum that n samples do not tell apart."""
+    """The flat tail of a spectrum for n samples."""
 
     n: int
     k: float
-    """Where it begins (BO-D2.2); infinite where no tail is flat enough."""
+    """Index at which it begins (BO-D2.2); infinite if no tail is flat enough."""
     sum: float
     """s_k."""
     rank: float
@@ -62,7 +62,7 @@ class Tail(NamedTuple):
 
 
 def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
-    """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
+    """Return n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
     n, ranks = whole_number("samples", samples), effective_ranks(spectrum)
     found = np.flatnonzero(ranks.small >= positive_number("b", b) * n)
     if len(found) == 0:
@@ -72,7 +72,7 @@ def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
 
 
 def spike(spectrum: ArrayLike) -> tuple[int, float] | None:
-    """(k, ε) if the spectrum is a (k, ε)-spike, k eigenvalues 1 and the others ε < 1 (BO-D3.3)."""
+    """Return (k, ε) if k eigenvalues are 1 and the others ε < 1, a (k, ε)-spike (BO-D3.3)."""
     eigenvalues = _descending(spectrum)
     k = int(np.sum(eigenvalues == 1.0))
     tail = eigenvalues[k:]
@@ -96,7 +96,7 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 class RiskSplit(NamedTuple):
-    """The risk of an interpolator and what it is made of; arrays for a batch of maps."""
+    """The risk of an interpolator and its parts; arrays for a batch of maps."""
 
     total: float | np.ndarray
     """Risk(Θ) = Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)) (BO-risk)."""
@@ -105,7 +105,7 @@ class RiskSplit(NamedTuple):
     variance: float
     """σ²q·Tr(C), the mean of `noise` over the noise: the same for every interpolating network."""
     noise: float
-    """Tr(ΩᵀCΩ) of the noise at hand."""
+    """Tr(ΩᵀCΩ) of the noise in the data."""
     xi: float | np.ndarray
     """Tr(Θ_⊥ᵀBΘ_⊥), the part due to Θ_⊥."""
     cross: float | np.ndarray
@@ -129,7 +129,7 @@ class RiskBound(NamedTuple):
 
 
 def minimum_norm_interpolant(problem: Problem) -> np.ndarray:
-    """Θ_min = Xᵀ(XXᵀ)^{-1}Y, (d,) or (d, q), from the singular values of X (BO-D2.5)."""
+    """Return Θ_min = Xᵀ(XXᵀ)^{-1}Y, (d,) or (d, q), from the singular values of X (BO-D2.5)."""
     require_interpolation(problem, "the minimum-norm interpolant")
     return problem.optimum
 
@@ -144,29 +144,29 @@ def require_interpolation(problem: Problem, quantity: str) -> None:
 
 
 def conditional_variance(problem: Problem, population: Population) -> float:
-    """σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}: what fitting the noise costs (BO-L4.2).
+    """Return σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, the risk of fitting the noise (BO-L4.2).
 
-    The same for every interpolating network, whatever its depth, width and initialization.
+    It is the same for every interpolating network of any depth, width and initialization.
     """
     require_interpolation(problem, "the conditional variance")
     return population.noise**2 * population.outputs * noise_cost(problem, population)
 
 
 def noise_cost(problem: Problem, population: Population) -> float:
-    """Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, from the singular vectors of X."""
+    """Return Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, from the singular vectors of X."""
     eigenvalues, vectors, _ = problem.spectrum
     spread = np.sum(vectors * population.apply(vectors), axis=0)
     return float(np.sum(spread / (problem.samples * eigenvalues)))
 
 
 def unseen_trace(problem: Problem, population: Population) -> float:
-    """tr((I−P_X)Σ): the population's variance in directions that no sample sees (X-25)."""
+    """Return tr((I−P_X)Σ), the variance of the population orthogonal to the data (X-25)."""
     vectors = problem.spectrum.vectors
     return float(np.sum(population.spectrum) - np.sum(vectors * population.apply(vectors)))
 
 
 def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSplit:
-    """The exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
+    """Return the exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
 
     ```python
     import deeplin as dl
@@ -179,19 +179,19 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     require_interpolation(problem, "the split of the risk")
     given = finite_array("theta", theta, (1, 2, 3))
     columns = given[:, None] if given.ndim == 1 else given
-    beside = problem.spectrum.beside
+    orthogonal = problem.spectrum.orthogonal_part
 
     def size(map: np.ndarray) -> Any:
         return np.sum(map * population.apply(map), axis=(-2, -1))
 
-    perpendicular, optimum = beside(columns), problem.optimum.reshape(population.optimum.shape)
-    # X⁺Ω = Θ_min − P_XΘ*: what the interpolant makes of the noise.
-    noise_map = optimum - (population.optimum - beside(population.optimum))
+    perpendicular, optimum = orthogonal(columns), problem.optimum.reshape(population.optimum.shape)
+    # X⁺Ω = Θ_min − P_XΘ*: the effect of the noise on the interpolant.
+    noise_map = optimum - (population.optimum - orthogonal(population.optimum))
     noise = float(size(noise_map))
-    missed = size(beside(population.optimum - perpendicular))
+    missed = size(orthogonal(population.optimum - perpendicular))
     return RiskSplit(
         total=population.risk(theta),
-        bias=float(size(beside(population.optimum))),
+        bias=float(size(orthogonal(population.optimum))),
         variance=conditional_variance(problem, population),
         noise=noise,
         xi=size(perpendicular),
@@ -201,10 +201,10 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
 
 
 def noise_cost_bound(problem: Problem, population: Population) -> float:
-    """A lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
+    """Return a lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
 
-    v_i are eigenvectors of Σ; directions with Xv_i = 0 are left out. By Cauchy-Schwarz, and about
-    1 − df₂/n of Tr(C): sharp where overfitting is benign.
+    v_i are eigenvectors of Σ; directions with Xv_i = 0 are omitted. The bound follows from
+    Cauchy-Schwarz and is about 1 − df₂/n of Tr(C), so it is sharp where overfitting is benign.
     """
     eigenvalues, vectors, _ = problem.spectrum
     sigma = population.covariance
@@ -220,7 +220,7 @@ def noise_cost_bound(problem: Problem, population: Population) -> float:
 def degrees_of_freedom_bounds(
     population: Population, samples: int, b: float = 2.0
 ) -> tuple[float, float] | None:
-    """Bounds of df₂/n by k and R_k, with k = min{j : r_j ≥ bn}, b > 1, x = n/(n−k) (X-32).
+    """Return bounds of df₂/n by k and R_k, for k = min{j : r_j ≥ bn}, b > 1, x = n/(n−k) (X-32).
 
     (k/n)/(1+bx)² + (n/R_k)/(1/b+x)² ≤ df₂/n ≤ k/n + (b/(b−1))²n/R_k; None unless k < n exists.
     """
@@ -235,39 +235,39 @@ def degrees_of_freedom_bounds(
 
 
 def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
-    """The interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
+    """Return the interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
 
-    Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is what an interpolator costs at the least, σ²qn/(d−n−1) in
-    the mean for Gaussian inputs whatever Σ. It needs the noise Ω = Y − XΘ*, so no one can train it.
+    Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is the smallest of any interpolator, with mean σ²qn/(d−n−1) for
+    Gaussian inputs and any Σ. It depends on the noise Ω = Y − XΘ*, so it cannot be trained.
     """
     require_interpolation(problem, "the best interpolant")
     if population.spectrum[-1] <= 0:
         raise InputError("the best interpolant needs an invertible Σ; this one has eigenvalue 0.")
     _, vectors, coordinates = problem.spectrum
-    # In the span of X: the noise is R(M − QᵀΘ*) for X = RQᵀ, and R drops out.
+    # In the span of X the noise is R(M − QᵀΘ*) for X = RQᵀ, and R cancels.
     missing = coordinates - vectors.T @ population.optimum
     weighted = solve_covariance(population.covariance, vectors)
     return population.optimum + weighted @ np.linalg.solve(vectors.T @ weighted, missing)
 
 
 class FirstGuess(NamedTuple):
-    """What a first guess of Θ* gains when training keeps it beside the data (X-33)."""
+    """Gain from a first guess of Θ* that training keeps orthogonal to the data (X-33)."""
 
     risk: float
     """Mean risk over the noise: Tr((Θ*−Θ_0)ᵀB(Θ*−Θ_0)) + σ²q·Tr(C), B = (I−P_X)Σ(I−P_X)."""
     gain: float
-    """By how much that is below the mean risk of Θ_min (negative where the guess costs)."""
+    """Mean risk of Θ_min minus `risk` (negative if the guess increases the risk)."""
     best_gain: float
     """The gain of its best multiple, ⟨Θ_0, Θ*⟩_B²/⟨Θ_0, Θ_0⟩_B."""
     largest_share: float
-    """The most that any guess can gain, relative to the mean risk of Θ_min: bias/(bias + variance),
+    """Largest gain of any guess, relative to the mean risk of Θ_min: bias/(bias + variance),
     attained by Θ_0 = Θ*."""
 
 
 def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> FirstGuess:
-    """What a guess Θ_0 of Θ* gains where the trained map is Θ_min + (I−P_X)Θ_0 (X-33).
+    """Return the gain from a guess Θ_0 of Θ* if training ends in Θ_min + (I−P_X)Θ_0 (X-33).
 
-    Exact for given X. How to start a network that keeps it: `guess_start`.
+    The result is exact for given X. `guess_start` returns an initial network that keeps the guess.
 
     ```python
     import deeplin as dl
@@ -279,7 +279,7 @@ def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> F
     """
     split = risk_split(problem, population, problem.optimum)
     given = finite_array("guess", guess, (1, 2)).reshape(population.optimum.shape)
-    unseen, truth = (problem.spectrum.beside(map) for map in (given, population.optimum))
+    unseen, truth = (problem.spectrum.orthogonal_part(map) for map in (given, population.optimum))
     along, size = (float(np.sum(unseen * population.apply(map))) for map in (truth, unseen))
     before = split.bias + split.variance
     gain = 2 * along - size
@@ -292,21 +292,21 @@ def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> F
 
 
 def random_direction_gain(problem: Problem, population: Population) -> float:
-    """The mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
+    """Return the mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
 
     A direction G lowers the risk of Θ_min by ⟨G, v⟩²/Tr(GᵀΣG) at best, v = (I−P_X)Σ(Θ*−Θ_min). For
-    a Gaussian G beside the data the numerator has mean ‖v‖² and the denominator qT,
-    T = Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the
-    noise to choose sign and size.
+    a Gaussian G orthogonal to the data the numerator has mean ‖v‖² and the denominator qT, T =
+    Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the noise
+    to choose sign and size.
     """
     require_interpolation(problem, "the gain of a random direction")
     optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = problem.spectrum.beside(population.apply(population.optimum - optimum))
+    pull = problem.spectrum.orthogonal_part(population.apply(population.optimum - optimum))
     return float(np.sum(pull**2)) / (population.outputs * unseen_trace(problem, population))
 
 
 def guess_start(guess: ArrayLike, width: int, depth: int, size: float) -> Network:
-    """The start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
+    """Return a start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
 
     Its map is Θ_0. Gradient flow changes (I−P_X)Θ_0 by the relative size O((L−2)/b²), O(1/b⁴) for
     two layers (leading order of X-28), and interpolates: the larger b = `size`, the better it is
@@ -324,13 +324,13 @@ class LowerRisk(NamedTuple):
     """The probability that a random Θ_⊥ lowers the risk of Θ_min."""
 
     normal: float
-    """By a normal approximation; up to a quarter off for small d − n."""
+    """Normal approximation; its error is up to a quarter for small d − n."""
     bound: float
-    """By Chernoff's inequality: never exceeded, and never above 1/2 by symmetry."""
+    """Upper bound by Chernoff's inequality, and at most 1/2 by symmetry."""
 
 
 def lower_risk_probability(problem: Problem, population: Population, scale: float) -> LowerRisk:
-    """P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
+    """Return P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
 
     Δ = Tr(Θ_⊥ᵀΣΘ_⊥) − 2Tr(Θ_⊥ᵀv), v = (I−P_X)Σ(Θ*−Θ_min), has mean τ²qT and variance
     2τ⁴qS_2 + 4τ²‖v‖², T and S_2 the sums of e_i and e_i², the eigenvalues of (I−P_X)Σ(I−P_X):
@@ -338,12 +338,13 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
     large τ. A trained wide network has τ = α‖U‖/√q.
     """
     require_interpolation(problem, "the chance of a lower risk")
-    tau, q, beside = positive_number("scale", scale), population.outputs, problem.spectrum.beside
-    sigma = beside(beside(dense_covariance(population.covariance)).T)
+    tau, q = positive_number("scale", scale), population.outputs
+    orthogonal = problem.spectrum.orthogonal_part
+    sigma = orthogonal(orthogonal(dense_covariance(population.covariance)).T)
     eigenvalues, basis = np.linalg.eigh((sigma + sigma.T) / 2)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = basis.T @ beside(population.apply(population.optimum - optimum))
+    pull = basis.T @ orthogonal(population.apply(population.optimum - optimum))
     pulls = np.sum(pull**2, axis=1)
     mean = tau**2 * q * float(np.sum(eigenvalues))
     variance = 2 * tau**4 * q * np.sum(eigenvalues**2) + 4 * tau**2 * np.sum(pulls)
@@ -362,9 +363,10 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
 def interpolation_bound(
     population: Population, samples: int, perpendicular: Any, *, delta: float = 0.1, b: float = 1.0
 ) -> RiskBound:
-    """Risk ≤ c[s_k/n‖Θ*‖² + q log(q/δ)(k/n + n/R_k) + s_k/n‖Θ_⊥‖²] (BO-T3.1).
+    """Return the bound c[s_k/n‖Θ*‖² + q log(q/δ)(k/n + n/R_k) + s_k/n‖Θ_⊥‖²] of BO-T3.1.
 
-    `perpendicular` is ‖Θ_⊥‖ of the trained map. Infinite where no tail is flat enough (k = ∞).
+    `perpendicular` is ‖Θ_⊥‖ of the trained map. The bound is infinite if no tail is flat enough (k
+    = ∞).
     """
     tail = flat_tail(population.spectrum, samples, b)
     norm = float(np.linalg.norm(population.optimum))
@@ -389,7 +391,7 @@ def random_start_bound(
     b: float = 1.0,
     corrected: bool = False,
 ) -> RiskBound:
-    """The bound of BO-T3.2, with Ξ from the initialization alone.
+    """Return the bound of BO-T3.2, with Ξ from the initialization alone.
 
     Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)] as printed;
     `corrected` has (α+1/L)² in the place of (α+1/L)⁴ (errata E-19).
@@ -407,7 +409,7 @@ def random_start_bound(
 
 
 def spike_bound(population: Population, samples: int, *, delta: float = 0.1) -> float:
-    """Risk ≤ c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) for a spike (BO-C3.4), at c = 1."""
+    """Return the bound c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) of BO-C3.4, c = 1."""
     found = spike(population.spectrum)
     if found is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The critical learning rate, whatever the optimizer: the largest at which training can settle."""
+"""Critical learning rates: the largest rates at which training can converge, by optimizer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def critical_learning_rate(
     sam_radius: float = 0.0,
     paths: ArrayLike = 1,
 ) -> float:
-    """The learning rate above which no (global) minimizer is stable: almost no start settles.
+    """Return the learning rate above which no (global) minimizer is stable.
+
+    Above it, gradient descent converges to a minimizer from almost no start.
 
     For every convex loss of the problem (X-14, X-17):
 
@@ -55,8 +57,8 @@ def critical_learning_rate(
 
     Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimizer
     (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
-    settle at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of their
-    read-outs. Batches ask for an optimum at which every φ_i' is 0.
+    converge at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of
+    their read-outs. Batches require an optimum at which every φ_i' is 0.
 
     ```python
     import deeplin as dl, numpy as np
@@ -91,11 +93,11 @@ def critical_learning_rate(
 def layerwise_sharpness(
     problem: Problem, rates: ArrayLike, readout: ArrayLike | None = None
 ) -> float:
-    """The smallest λ_max of the Hessian preconditioned by rates η_1 … η_L, over minimizers (X-11).
+    """Return the least λ_max of the Hessian preconditioned by η_1 … η_L, over minimizers (X-11).
 
-    It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can settle exactly where it is at most 2
-    (2+2β with momentum), so only the geometric mean of the rates matters. The network that
-    attains it is `minimal_sharpness(problem, L).attaining(rates=rates)`.
+    It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can converge exactly if it is at most 2
+    (2+2β with momentum), so only the geometric mean of the rates matters. The network that attains
+    it is `minimal_sharpness(problem, L).attaining(rates=rates)`.
 
     ```python
     import deeplin as dl, numpy as np
@@ -154,11 +156,11 @@ def _require_plain(momentum: float, decay: float, radius: float) -> None:
 
 @validated
 def parallel_sharpness(problem: Problem, depth: int | Sequence[int], paths: ArrayLike) -> float:
-    """S_min of networks with parallel paths, any data (X-22).
+    """Return S_min of networks with parallel paths, any data (X-22).
 
-    One output, any convex loss: that of one path with ‖p‖² = (Σ_h‖p_h‖^{−2/(L−2)})^{−(L−2)}, the
+    One output, any convex loss: S_min of one path with ‖p‖² = (Σ_h‖p_h‖^{−2/(L−2)})^{−(L−2)}, the
     smallest ‖p_h‖ for L = 2. Several outputs and squared loss: m^{2/L−1} times that of one path.
-    For L = 2 nothing is gained by more paths, for any loss.
+    For L = 2 more paths do not reduce the sharpness, for any loss.
 
     Arguments:
         depth: the depth of all paths, or one for each.
@@ -192,7 +194,7 @@ def parallel_sharpness(problem: Problem, depth: int | Sequence[int], paths: Arra
 
 
 def path_norms(paths: ArrayLike, count: int | None = None) -> Float[np.ndarray, " m"]:
-    """‖p_h‖ of each path; `count` ones where only their number is given."""
+    """Return ‖p_h‖ of each path; ones where only the number of paths is given."""
     if np.ndim(paths) == 0:
         m = whole_number("paths", paths)
         if count is not None and m not in (1, count):
@@ -208,7 +210,7 @@ def path_norms(paths: ArrayLike, count: int | None = None) -> Float[np.ndarray, 
 
 
 def effective_norm(norms: Float[np.ndarray, " m"], depth: int) -> float:
-    """‖p‖ of the one path that has the same S_min; a path with p_h = 0 does not count."""
+    """Return ‖p‖ of a single path with the same S_min; paths with p_h = 0 do not count."""
     used = norms[norms > 0]
     if depth == 1:
         return float(np.linalg.norm(used))  # the paths add up to one layer
@@ -221,7 +223,9 @@ def effective_norm(norms: Float[np.ndarray, " m"], depth: int) -> float:
 def _of_different_depths(
     problem: Problem, depths: Int[np.ndarray, " m"], norms: Float[np.ndarray, " m"]
 ) -> float:
-    """The least λ_max(H^{1/2}[Σt_h² I + w*w*ᵀ/g]H^{1/2}), g = Σ_h(t_h/‖p_h‖)^{2/(L_h−1)}/(L_h−1).
+    """Return the least λ_max(H^{1/2}[Σt_h² I + w*w*ᵀ/g]H^{1/2}) over t.
+
+    Here g = Σ_h(t_h/‖p_h‖)^{2/(L_h−1)}/(L_h−1).
 
     For a given T = Σt_h² the sum g is concave in the t_h², and its maximum is where its derivatives
     are equal. A path of one layer has t_h = ‖p_h‖ and K ⪰ ‖p_h‖²I, which is attained.
@@ -234,7 +238,7 @@ def _of_different_depths(
     power = 1 / (depths - 1)
 
     def shares(log_price: float) -> np.ndarray:
-        """t_h² where the derivatives of g are the price; two layers take all at theirs."""
+        """Return t_h² at which the derivatives of g equal the price; zero for two-layer paths."""
         deep = depths > 2
         logs = np.full(len(depths), -np.inf)
         rate = 2 * np.log(power[deep]) - 2 * power[deep] * np.log(norms[deep])
@@ -267,17 +271,17 @@ def _of_different_depths(
 
 
 def effective_sharpness(sharpness: float, radius: float) -> float:
-    """S(1 + ρS): what SAM, θ ← θ − η∇R(θ + ρ∇R(θ)), has in the place of S.
+    """Return S(1 + ρS), which replaces S for SAM, θ ← θ − η∇R(θ + ρ∇R(θ)).
 
     At a minimizer its Jacobian is I − ηA(I + ρA) with A = ∇²R ⪰ 0, and λ(1 + ρλ) increases. (With
-    the perturbation divided by its norm the map is not differentiable at a minimizer, and no rate
-    makes it settle: along one quadratic mode it ends in a cycle of two points.)
+    the perturbation divided by its norm the map is not differentiable at a minimizer and converges
+    at no rate: along one quadratic mode it ends in a cycle of two points.)
     """
     return sharpness * (1 + radius * sharpness)
 
 
 def sam_sharpness_limit(learning_rate: float, sam_radius: float) -> float:
-    """The largest sharpness S at which SAM is stable: 4/(η(1 + √(1 + 8ρ/η))) (X-23).
+    """Return the largest sharpness at which SAM is stable: 4/(η(1 + √(1 + 8ρ/η))) (X-23).
 
     The root of ηS(1 + ρS) = 2, without cancellation; 2/η for ρ = 0.
 
@@ -300,13 +304,13 @@ def adam_critical_learning_rate(
     beta1: float = 0.9,
     epsilon: float = 1e-8,
 ) -> float:
-    """ε(2+2β₁)/((1−β₁)S_min): above it full-batch Adam settles in no minimizer (X-24).
+    """Return ε(2+2β₁)/((1−β₁)S_min), above which Adam converges to no minimizer (X-24).
 
     At a minimizer m and √ν are of first order in the deviation, so m/(√ν + ε) = m/ε up to second
     order: the late steps are those of heavy-ball descent with averaged gradients at rate η/ε, and
-    β₂ does not enter. `beta1=0` is RMSProp. With the usual ε = 1e-8 no usual rate is below it: Adam
-    comes close, is thrown out, and returns. Any convex loss; almost every start; ε stands outside
-    the root.
+    β₂ does not enter. `beta1=0` is RMSProp. With the usual ε = 1e-8 all usual rates are above it:
+    Adam repeatedly approaches a minimizer and leaves it again. The result holds for any convex loss
+    and almost every start, with ε outside the root.
 
     ```python
     import deeplin as dl, numpy as np
@@ -326,7 +330,9 @@ def adam_critical_learning_rate(
 def logistic_descent(
     inputs: np.ndarray, labels: np.ndarray, rates: Sequence[float], steps: int
 ) -> np.ndarray:
-    """Final loss (1/n)Σ log(1 + exp(−y_i x_iᵀw)) of descent from zero, for each learning rate.
+    """Return the final logistic loss of descent from zero, for each learning rate.
+
+    The loss is (1/n)Σ log(1 + exp(−y_i x_iᵀw)).
 
     Rates are multiples of 2/smoothness, smoothness = λ_max(XᵀX/n)/4: above 1 the convex theory
     gives no guarantee, yet on separable data the loss goes to zero for every rate (Talk-log).

@@ -1,9 +1,9 @@
-"""How flat a minimizer can be (FM Section 3; X-2, X-3, X-7, X-8, X-18).
+"""Flattest and balanced minimizers (FM Section 3; X-2, X-3, X-7, X-8, X-18).
 
-The flattest minimizer, its bracket of FM-T2 and its exact value; the balanced one, where small
-initializations end; that of the smallest trace; and brackets of the first two that are best
-possible for given Λ, a and L. For white data the minimal sharpness is due to Mulayoff & Michaeli
-2020.
+This module has the flattest minimizer, with the bracket of FM-T2 and its exact value; the balanced
+minimizer, to which small initializations converge; the minimizer of smallest trace; and brackets of
+the first two that are best possible for given Λ, a and L. For white data the minimal sharpness is
+due to Mulayoff & Michaeli 2020.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MinimalSharpness:
     bound by a Kronecker product, and `suffix_norm` NaN."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_min, (2+2β)/S_min with momentum β: above it no minimizer is stable."""
+        """Return 2/S_min, or (2+2β)/S_min with momentum β, above which no minimizer is stable."""
         return stability_limit(momentum, nesterov=nesterov) / self.exact
 
     @property
@@ -71,7 +71,7 @@ class MinimalSharpness:
         return self.attaining()
 
     def attaining(self, hidden: int | None = None, rates: ArrayLike | None = None) -> Network:
-        """The flattest minimizer with layers of width `hidden` (at least the rank of Θ*).
+        """Return the flattest minimizer with layers of width `hidden` (at least the rank of Θ*).
 
         With `rates` η_1 … η_L of geometric mean g: the one whose Hessian, each layer multiplied by
         its rate, has the smallest largest eigenvalue; its layers are √(η_k/g) times as large, with
@@ -95,7 +95,9 @@ class MinimalSharpness:
 def minimal_sharpness(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> MinimalSharpness:
-    """S_min, the smallest sharpness of any minimizer of depth L, for any data (X-2, X-7; FM-T2).
+    """Return S_min, the smallest sharpness of a minimizer of depth L, for any data (X-2, X-7).
+
+    FM-T2 bounds it.
 
     S_min = min over t > 0 of 2λ_max(Σ̂^{1/2}[t² I + (L−1)(‖p‖/t)^{2/(L−1)} Θ*ᵀΘ*]Σ̂^{1/2}), for any
     number of outputs and hidden layers at least as wide as the rank of Θ*.
@@ -136,7 +138,7 @@ def minimizer_lower_bound(
     *,
     depth: int | None = None,
 ) -> np.ndarray:
-    """2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F: below the sharpness of that minimizer (FM-T2, E-8).
+    """Return 2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F, a lower bound of the sharpness (FM-T2, E-8).
 
     `layer_norms` holds ‖W_k‖_F along its last axis; other axes are a batch of minimizers. The
     norms of some layers alone give a smaller bound (FM-rescale); pass the `depth` L then.
@@ -146,7 +148,7 @@ def minimizer_lower_bound(
     net = architecture(problem, depth or norms.shape[-1], readout, "the minimal sharpness")
     power = 1 / net.depth
     scale = 2 * problem.alignment * problem.optimum_norm ** (2 - power) * net.norm**power
-    with np.errstate(divide="ignore"):  # no minimizer has a layer of zeros: no bound is too large
+    with np.errstate(divide="ignore"):  # no minimizer has a zero layer, so any bound holds
         return scale * np.sum(1 / norms, axis=-1)
 
 
@@ -158,7 +160,7 @@ def flattest_network(
     hidden: int | None = None,
     readout: Float[np.ndarray, " m"] | None = None,
 ) -> Network:
-    """W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
+    """Return W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
     right, values, left = np.linalg.svd(optimum, full_matrices=False)
     rank = numerical_rank(values, max(optimum.shape))
     size = (suffix_norm / readout_norm(readout)) ** (1 / (depth - 1)) if depth > 1 else 1.0
@@ -168,7 +170,7 @@ def flattest_network(
 
 
 def layer_rates(rates: ArrayLike, depth: int | None = None) -> Float[np.ndarray, " L"]:
-    """One learning rate above zero for each layer."""
+    """Return one learning rate above zero for each layer."""
     given = finite_array("rates", rates, (1,))
     if given.min() <= 0 or (depth is not None and len(given) != depth):
         wanted = "one learning rate above 0 for each layer"
@@ -177,12 +179,12 @@ def layer_rates(rates: ArrayLike, depth: int | None = None) -> Float[np.ndarray,
 
 
 def geometric_mean(rates: Float[np.ndarray, " L"]) -> float:
-    """(η_1⋯η_L)^{1/L}."""
+    """Return (η_1⋯η_L)^{1/L}."""
     return float(np.exp(np.mean(np.log(rates))))
 
 
 def _bracket(problem: Problem, net: Architecture) -> tuple[float, float]:
-    """The bounds of FM-T2 for one output, their extension for several."""
+    """Return the bounds of FM-T2 for one output, or their extension to several."""
     L = net.depth
     eigenvalues, _, coordinates = problem.spectrum
     left, values, _ = np.linalg.svd(coordinates, full_matrices=False)
@@ -198,7 +200,7 @@ def _bracket(problem: Problem, net: Architecture) -> tuple[float, float]:
 
 
 def _of_softmax(problem: GeneralizedLinearProblem, net: Architecture) -> MinimalSharpness:
-    """The program of X-17, between the bounds that do not need it."""
+    """Return S_min from the program of X-17, between the bounds that do not need it."""
     L, program = net.depth, Program.of(problem)
     found = program.solve(L)
     G, smallest, largest = program.scalar_bounds()
@@ -221,7 +223,7 @@ def _of_softmax(problem: GeneralizedLinearProblem, net: Architecture) -> Minimal
 
 
 def _flattest(problem: Problem, net: Architecture) -> tuple[float, float]:
-    """S_min and the t that attains it.
+    """Return S_min and the t that attains it.
 
     An eigenvalue of D + BBᵀ is at most S exactly when those of Bᵀ(S − D)^{-1}B are at most one, so
     with v = 2t²/S the two nested searches become one over v ∈ (0, 1/Λ]:
@@ -237,7 +239,7 @@ def _flattest(problem: Problem, net: Architecture) -> tuple[float, float]:
     below = 1 - ell
 
     def moments(h: float) -> tuple[float, float]:
-        """λ_max(Q) and v x'Q'x, up to the common factor Λ."""
+        """Return λ_max(Q) and v x'Q'x, up to the common factor Λ."""
         weights = ell / (below + h * ell)
         top, x = _top(columns.T * weights @ columns)
         return top, float((columns @ x) ** 2 @ (weights**2)) * (1 - h)
@@ -256,9 +258,10 @@ def _flattest(problem: Problem, net: Architecture) -> tuple[float, float]:
 
 
 def _signal(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """ℓ_i/Λ and the coordinates of Θ*, (r, rank): up to a rotation of the outputs.
+    """Return ℓ_i/Λ and the coordinates of Θ*, (r, rank), up to a rotation of the outputs.
 
-    A part of Θ* below rounding moves S_min by less than rounding, but would stall the search.
+    Parts of Θ* below rounding change S_min by less than rounding, but would stall the search, so
+    they are removed.
     """
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs > 1:
@@ -271,7 +274,7 @@ def _signal(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _top(matrix: np.ndarray) -> tuple[float, np.ndarray]:
-    """The largest eigenvalue and its eigenvector."""
+    """Return the largest eigenvalue and its eigenvector."""
     if len(matrix) == 1:
         return float(matrix[0, 0]), np.ones(1)
     values, vectors = np.linalg.eigh(matrix)
@@ -280,7 +283,7 @@ def _top(matrix: np.ndarray) -> tuple[float, np.ndarray]:
 
 @validated
 def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
-    """The balanced minimizer: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.
+    """Return the balanced minimizer, W_k = S^{1/L} between aligned bases, for Θ*ᵀ = U S Vᵀ.
 
     W_{k+1}ᵀW_{k+1} = W_kW_kᵀ for every k, and its product is the solution of minimal norm. For one
     target this is the rank-one aligned network of X-3.
@@ -302,7 +305,7 @@ def balanced_factors(
     width: int | None = None,
     readout: Float[np.ndarray, " m"] | None = None,
 ) -> Network:
-    """L layers of equal singular values with this product: they have the least Σ‖W_k‖_F² (X-9)."""
+    """Return L layers of equal singular values with this product and the least Σ‖W_k‖_F² (X-9)."""
     L = whole_number("depth", depth)
     right, values, left = np.linalg.svd(product / readout_norm(readout), full_matrices=False)
     rank = numerical_rank(values, max(product.shape))
@@ -314,7 +317,7 @@ def balanced_factors(
 
 @validated
 def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None = None) -> float:
-    """S_bal, the sharpness where the flow from a vanishing initialization ends (X-3).
+    """Return S_bal, the sharpness at the end of the flow from a vanishing initialization (X-3).
 
     One target: λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), ŵ = w*/‖w*‖. For several
     the Hessian at balanced weights acts on D (d×q) as D ↦ 2 Σ_k (ΘΘᵀ)^{(k−1)/L} Σ̂ D (ΘᵀΘ)^{(L−k)/L}
@@ -343,7 +346,7 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
 def balanced_sharpness_at(
     problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
 ) -> Float[np.ndarray, " batch"]:
-    """S_bal (X-3) of one target at minimizers w; where Σ̂ is singular there are several."""
+    """Return S_bal (X-3) of one target at minimizers w, of which a singular Σ̂ has several."""
     eigenvalues, vectors, _ = problem.spectrum
     sizes = np.linalg.norm(products, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -355,7 +358,7 @@ def balanced_sharpness_at(
 def _of_singular_values(
     eigenvalues: Float[np.ndarray, " r"], coordinates: Float[np.ndarray, "r q"], L: int
 ) -> list[float]:
-    """The largest eigenvalue that belongs to each singular value of Θ*, zero included."""
+    """Return the largest eigenvalue for each singular value of Θ*, zero included."""
     left, values, _ = np.linalg.svd(coordinates, full_matrices=False)
     columns = np.zeros(coordinates.shape[1])
     columns[: len(values)] = values
@@ -382,12 +385,12 @@ class MinimalTrace:
     """tr Σ̂."""
     optimum: Float[np.ndarray, "d q"] = field(repr=False)
     left: Float[np.ndarray, "q k"] = field(repr=False)
-    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ …"""
+    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ."""
     values: Float[np.ndarray, " k"] = field(repr=False)
-    """… and its singular values S > 0."""
+    """The singular values S > 0 of Θ*Σ̂^{1/2}."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     program: tuple[Program, Solution] | None = field(default=None, repr=False)
-    """Softmax (X-17): the program of the trace and its solution, in the place of ν, U and S."""
+    """Softmax (X-17): the program of the trace and its solution, which replace ν, U and S."""
 
     @cached_property
     def minimizer(self) -> Network:
@@ -395,7 +398,7 @@ class MinimalTrace:
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
-        """W_1 = a S^{-1/2}UᵀΘ*, W_L = b U S^{1/2}, and c times the identity between them.
+        """Return W_1 = a S^{-1/2}UᵀΘ*, W_L = b U S^{1/2}, and c times the identity between them.
 
         With T = exact/2L the scales a² = ν tr Σ̂/T, b² = qν/T and c² = ν²/T make all L terms equal.
         """
@@ -415,11 +418,11 @@ class MinimalTrace:
 
 @validated
 def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
-    """min tr ∇²R over all minimizers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
+    """Return min tr ∇²R over minimizers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 
-    Any number of outputs q and any data; hidden layers at least as wide as the rank of Θ*. Training
-    with label noise and sharpness-aware training look for this minimizer. Other convex losses of
-    one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
+    It holds for any number of outputs q and any data, with hidden layers at least as wide as the
+    rank of Θ*. Training with label noise and sharpness-aware training tend to this minimizer. Other
+    convex losses of one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
 
     ```python
     import deeplin as dl, numpy as np
@@ -464,7 +467,7 @@ def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None
 
 
 class SharpnessBrackets(NamedTuple):
-    """Brackets of S_min and S_bal that cannot be narrowed knowing Λ, a, ‖w*‖, ‖p‖ and L (X-18)."""
+    """Best possible brackets of S_min and S_bal for given Λ, a, ‖w*‖, ‖p‖ and L (X-18)."""
 
     minimal: tuple[float, float]
     """N a G(c) ≤ S_min ≤ N L a c^{1/L}, with N = 2‖w*‖^{2−2/L}‖p‖^{2/L}."""
@@ -480,7 +483,7 @@ class SharpnessBrackets(NamedTuple):
 def sharpness_brackets(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> SharpnessBrackets:
-    """Bracket S_min and S_bal by Λ, a and L alone, best possible (X-18).
+    """Return the best possible brackets of S_min and S_bal for given Λ, a and L (X-18).
 
     G(c) = L for c = Λ/a ≤ L and c((L−1)/(c−1))^{(L−1)/L} above. For c ≤ L the bracket of S_min is
     narrower than a factor e^{1/e} = 1.445. The bracket of FM-T2 contains it.
@@ -507,14 +510,16 @@ def sharpness_brackets(
 
 
 def least_sharpness(depth: int, spread: ArrayLike) -> np.ndarray:
-    """G(c): the least S_min/(Na) of data with Λ/a = c (X-18)."""
+    """Return G(c), the least S_min/(Na) of data with Λ/a = c (X-18)."""
     c = np.asarray(spread, dtype=np.float64)
     return np.maximum(c, depth) / _diagonal_ratio(depth, c)
 
 
 @validated
 def worst_sharpness_ratio(depth: int, spread: ArrayLike) -> float | np.ndarray:
-    """R(c, L), the supremum of S_bal/S_min over all data with Λ/a ≤ c (X-18; FM-C2 has 4Λ/λ).
+    """Return R(c, L), the supremum of S_bal/S_min over all data with Λ/a ≤ c (X-18).
+
+    The bound of FM-C2 is 4Λ/λ.
 
     With r(c) = (c+L−1)/(L c^{1/L}), approached by Σ̂ = diag(c, ν), ν → 0, and, for c > L,
     D(c) = ((c−1)/(L−1))^{(L−1)/L}, attained by Σ̂ = diag(c, 1) and w* along the second axis:
@@ -545,16 +550,17 @@ def worst_sharpness_ratio(depth: int, spread: ArrayLike) -> float | np.ndarray:
 
 
 def _diagonal_ratio(L: int, c: np.ndarray) -> np.ndarray:
-    """D(c) for c > L, else 1."""
+    """Return D(c) for c > L, else 1."""
     above = np.maximum(c - 1, L - 1) / max(L - 1, 1)
     return np.where(c > L, above, 1.0) ** ((L - 1) / L)
 
 
 def plane_ratio(depth: int, spread: ArrayLike, overlap: ArrayLike) -> np.ndarray:
-    """S_bal/S_min for Σ̂ = bbᵀ + κqqᵀ, ‖b‖ = a = 1, (q·b)² = g, κ such that Λ = c (X-18).
+    """Return S_bal/S_min for Σ̂ = bbᵀ + κqqᵀ, ‖b‖ = a = 1, (q·b)² = g, κ such that Λ = c (X-18).
 
-    These data are the worst: λ(L, κ)/min_x λ(x + (L−1)x^{−1/(L−1)}, xκ) with λ(y_1, y_2) the larger
-    eigenvalue of y_1 bbᵀ + y_2 qqᵀ and κ = c(c−1)/(c−1+g). The denominator is convex in log x.
+    These data attain the worst ratio: λ(L, κ)/min_x λ(x + (L−1)x^{−1/(L−1)}, xκ) with λ(y_1, y_2)
+    the larger eigenvalue of y_1 bbᵀ + y_2 qqᵀ and κ = c(c−1)/(c−1+g). The denominator is convex in
+    log x.
     """
     L = whole_number("depth", depth, minimum=2)
     c, g = np.broadcast_arrays(np.asarray(spread, float), np.asarray(overlap, float))
@@ -578,7 +584,7 @@ def plane_ratio(depth: int, spread: ArrayLike, overlap: ArrayLike) -> np.ndarray
 
 
 def _worst_of_two_layers(c: float) -> float:
-    """max over g of `plane_ratio(2, c, g)`: a grid, refined twice around its best point."""
+    """Return max over g of `plane_ratio(2, c, g)`, by a grid that is refined twice."""
     low, high = 0.0, 1.0
     for _ in range(5):
         grid = np.linspace(low, high, 65)

@@ -1,19 +1,19 @@
 """Modes of balanced networks in closed form: their gradient flow (X-13), their orbits (X-12).
 
-Flow on white inputs, an oracle for everything that integrates: the loss is c‖Θ − S‖_F² (deeplin's
-risk where Σ̂ = cI), so flows run 2c times as fast as those of ½‖Θ − S‖_F², in whose clock the
-formulas are written. Balanced modes are due to Saxe et al. 2014, two layers to Braun et al. 2022
-and Dominé et al. 2024.
+Flow on white inputs, a reference for numerical integration: the loss is c‖Θ − S‖_F² (deeplin's risk
+where Σ̂ = cI), so flows run 2c times as fast as those of ½‖Θ − S‖_F², in whose time the formulas
+are written. Balanced modes are due to Saxe et al. 2014, two layers to Braun et al. 2022 and Dominé
+et al. 2024.
 
 Orbits beyond the edge of stability: L equal weights x with the loss c(x^L − σ)² take the step
 x ← x + η'(σ − x^L)x^{L−1}, η' = 2cη. Above η' = 2/(Lσ^{2−2/L}) they settle on an orbit x → ax → x
 instead of σ^{1/L}. Orbits of deep linear networks and the thresholds of diag(10, 9.5, 9): Ghosh et
 al. 2025; the edge of stability: Cohen et al. 2021.
 
-Of a whole network descent is the map T(θ) = θ − η∇R(θ). On an orbit F(θ) = T(T(θ)) − θ vanishes;
+For a whole network, descent is the map T(θ) = θ − η∇R(θ). On an orbit F(θ) = T(T(θ)) − θ vanishes;
 F' = DT² − I with DT² = (I − ηH(Tθ))(I − ηH(θ)). Rotations between layers, and the flat directions
-of what has settled, leave F as it is, so orbits are never isolated and F' is never regular.
-Levenberg-Marquardt steps with the damping ‖F‖² converge quadratically all the same (Yamashita and
+of converged modes, leave F unchanged, so orbits are never isolated and F' is never regular.
+Levenberg-Marquardt steps with the damping ‖F‖² still converge quadratically (Yamashita and
 Fukushima 2001).
 """
 
@@ -43,16 +43,16 @@ from deeplin.theory.architecture import is_white, numerical_rank, root
 
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""
-STRETCH = 2.0
-"""Fastest rate times time over which the formula for two layers is applied at once."""
-LATE = 20.0
-"""log(σ/|s − σ|) from which on a mode counts as late: e^{−20} from its target."""
+LONGEST_STRETCH = 2.0
+"""Largest product of rate and time for one application of the formula for two layers."""
+LATE_MODE = 20.0
+"""log(σ/|s − σ|) above which a mode counts as late, within e^{−20} of its target."""
 
 
 def time_to_reach(
     value: float, *, target: float, start: float, depth: int, curvature: float = 1.0
 ) -> float:
-    """When a balanced mode σ̇ = 2cLσ^{2−2/L}(s − σ) gets from `start` to `value` (X-13).
+    """Return the time at which a balanced mode σ̇ = 2cLσ^{2−2/L}(s − σ) reaches `value` (X-13).
 
     L = 2: log[σ(s − σ_0)/(σ_0(s − σ))]/(4cs). With `value` = s/2 and small starts these are the
     times from saddle to saddle: large modes are learned first, and for L ≥ 3 the time grows like
@@ -83,7 +83,7 @@ def time_to_reach(
 def balanced_mode(
     times: Any, *, target: float, start: float, depth: int, curvature: float = 1.0
 ) -> Float[np.ndarray, " m"]:
-    """σ(t) of a balanced mode under gradient flow, at each time (X-13).
+    """Return σ(t) of a balanced mode under gradient flow, at each time (X-13).
 
     L = 1: s + (σ_0 − s)e^{−2ct}. L = 2: s/(1 + (s/σ_0 − 1)e^{−4cst}). Deeper: `time_to_reach`
     inverted.
@@ -124,7 +124,7 @@ class TwoLayerFlow:
 def two_layer_flow(
     first: Any, second: Any, target: Any, time: float, curvature: float = 1.0
 ) -> TwoLayerFlow:
-    """W_2W_1 at time t from λ-balanced layers, any sizes, in closed form (X-13).
+    """Return W_2W_1 at time t from λ-balanced layers, any sizes, in closed form (X-13).
 
     With Q = [W_1ᵀ; W_2] and F = [[−(λ/2)I, Sᵀ], [S, (λ/2)I]], in the clock of ½‖Θ − S‖_F²,
     QQᵀ(t) = e^{Ft}Q_0[I + Q_0ᵀ(∫_0^t e^{2Fs}ds)Q_0]^{-1}Q_0ᵀe^{Ft}.
@@ -150,8 +150,8 @@ def two_layer_flow(
     F = np.block([[-balance / 2 * np.eye(d), S.T], [S, balance / 2 * np.eye(q)]])
     rates, vectors = np.linalg.eigh(F)
     Q = vectors.T @ np.concatenate([W.T, V])
-    # The formula composes; over short stretches it loses no digits to modes of different speed.
-    stretches = max(1, int(np.ceil(np.abs(rates).max() * clock / STRETCH)))
+    # Composing the formula over short times avoids loss of digits for modes of different speed.
+    stretches = max(1, int(np.ceil(np.abs(rates).max() * clock / LONGEST_STRETCH)))
     for _ in range(stretches):
         Q = _flowed(Q, rates, clock / stretches)
     gram = (vectors @ Q) @ (vectors @ Q).T
@@ -159,7 +159,7 @@ def two_layer_flow(
 
 
 def _flowed(Q: np.ndarray, rates: np.ndarray, time: float) -> np.ndarray:
-    """Q(t), up to a rotation from the right, in the eigenbasis of F."""
+    """Return Q(t), up to a rotation from the right, in the eigenbasis of F."""
     safe = np.where(rates == 0, 1.0, 2 * rates)
     integral = np.where(rates == 0, time, np.expm1(safe * time) / safe)
     factor = np.linalg.cholesky(np.eye(Q.shape[1]) + (Q.T * integral) @ Q)
@@ -180,16 +180,16 @@ def _balance(W: np.ndarray, V: np.ndarray) -> float:
 
 
 def _position(y: float, s: float, sign: float) -> float:
-    """σ from y = log(σ/|s − σ|); sign is 1 below the target and −1 above it."""
+    """Return σ from y = log(σ/|s − σ|); sign is 1 below the target and −1 above it."""
     return s / (1 + sign * np.exp(-y))
 
 
 def _clock(y: float, s: float, L: int, sign: float) -> float:
-    """An antiderivative of 1/(Lσ^{2−2/L}(s − σ)) at σ(y)."""
+    """Return an antiderivative of 1/(Lσ^{2−2/L}(s − σ)) at σ(y)."""
     if L == 2:
         return y / (2 * s)
-    # hyp2f1 gives up at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
-    past = max(y - LATE, 0.0)
+    # hyp2f1 fails at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
+    past = max(y - LATE_MODE, 0.0)
     sigma = _position(y - past, s, sign)
     late = past / (L * s ** (2 - 2 / L))
     if L == 1:
@@ -203,7 +203,7 @@ def _clock(y: float, s: float, L: int, sign: float) -> float:
 
 
 def _mode_after(time: float, s: float, begin: float, L: int) -> float:
-    """σ(t), sought in y, which grows at the rate Lsσ^{1−2/L}."""
+    """Return σ(t), found by solving for y, which grows at the rate Lsσ^{1−2/L}."""
     sign = 1.0 if begin < s else -1.0
     start = float(np.log(begin / abs(s - begin)))
     origin = _clock(start, s, L, sign)
@@ -220,7 +220,7 @@ def _mode_after(time: float, s: float, begin: float, L: int) -> float:
 
 @dataclass(frozen=True)
 class Orbit:
-    """x → ax → x for one mode, and what happens beside it."""
+    """The orbit x → ax → x of one mode, and its stability."""
 
     target: float
     depth: int
@@ -228,9 +228,9 @@ class Orbit:
     """x, the smaller of the two weights; `high` is ax."""
     high: float
     multiplier: float
-    """Derivative of the two-step map: what a small error of the common weight is multiplied by."""
+    """Derivative of the two-step map, the factor of a small error of the common weight."""
     balance_multiplier: float
-    """(2−a)(2−1/a): what a small difference between layers is multiplied by in two steps."""
+    """(2−a)(2−1/a), the factor of a small difference between layers in two steps."""
 
     @property
     def ratio(self) -> float:
@@ -239,9 +239,9 @@ class Orbit:
 
     @property
     def stable(self) -> bool:
-        """Whether iterates of this mode nearby, balanced or not, end on the orbit.
+        """Whether nearby iterates of this mode, balanced or not, converge to the orbit.
 
-        In a network several modes that oscillate at once can also mix, which is not judged here.
+        In a network several oscillating modes can also mix, which is not considered here.
         """
         return abs(self.multiplier) < 1 and abs(self.balance_multiplier) < 1
 
@@ -259,11 +259,12 @@ class Orbit:
 def balanced_orbit(
     target: float, depth: int, learning_rate: float, curvature: float = 1.0
 ) -> Orbit | None:
-    """The orbit of period two of a balanced mode, or None where it settles (X-12).
+    """Return the orbit of period two of a balanced mode, or None if it converges (X-12).
 
     With the loss c(x^L − σ)² and η' = 2cη: a = 1 + η'(σ − x^L)x^{L−2} and
-    σ = x^L(1 + a^{2L−1})/(1 + a^{L−1}). As η' grows with a, each rate above 2/(Lσ^{2−2/L}) has one
-    orbit. `curvature` c is 1 for deeplin's risk with Σ̂ = I, and ½ for the loss ½(x^L − σ)².
+    σ = x^L(1 + a^{2L−1})/(1 + a^{L−1}). Since η' increases with a, there is one orbit for each rate
+    above 2/(Lσ^{2−2/L}). `curvature` c is 1 for deeplin's risk with Σ̂ = I, and ½ for the loss
+    ½(x^L − σ)².
 
     ```python
     import deeplin as dl
@@ -294,10 +295,12 @@ def balanced_orbit(
 
 
 def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orbit | None, ...]:
-    """The orbit of every mode (singular value of Θ*) of balanced weights, largest first (X-12).
+    """Return the orbit of every mode (singular value of Θ*) of balanced weights (X-12).
 
-    For white inputs, Σ̂ = cI on its range, where balanced modes do not touch one another; None for
-    a mode that settles. How many oscillate is the number of orbits.
+    The largest mode comes first.
+
+    For white inputs, Σ̂ = cI on its range, balanced modes are independent. The entry is None for a
+    mode that converges, so the number of orbits is that of oscillating modes.
 
     ```python
     import deeplin as dl, numpy as np
@@ -322,32 +325,32 @@ def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orb
 
 
 def _share(u: float, L: int) -> float:
-    """x^L/σ = (1 + a^{L−1})/(1 + a^{2L−1}), a = e^u."""
+    """Return x^L/σ = (1 + a^{L−1})/(1 + a^{2L−1}), a = e^u."""
     return float(np.exp(np.logaddexp(0, (L - 1) * u) - np.logaddexp(0, (2 * L - 1) * u)))
 
 
 def _scaled_rate(u: float, L: int) -> float:
-    """η'σ^{2−2/L} = (a − 1)/((1 − s)s^{1−2/L}) with s = x^L/σ and 1 − s without cancellation."""
+    """Return η'σ^{2−2/L} = (a − 1)/((1 − s)s^{1−2/L}) with s = x^L/σ, without cancellation."""
     s = _share(u, L)
     rest = np.expm1(L * u) * np.exp((L - 1) * u - np.logaddexp(0, (2 * L - 1) * u))
     return float(np.expm1(u) / (rest * s ** (1 - 2 / L)))
 
 
-MOST = 2000
-"""Parameters up to which a dense Hessian is worth its cost."""
+MAX_PARAMETERS = 2000
+"""Number of parameters up to which a dense Hessian is formed."""
 ITERATIONS = 60
-"""Largest number of steps; five are usual from a settled run."""
-CLOSE = 1e-12
+"""Maximum number of steps; five are usual from a run that has converged to an orbit."""
+RESIDUAL_TOLERANCE = 1e-12
 """Residual of two steps, relative to the weights, at which an orbit counts as found."""
-NEUTRAL = 1e-6
-"""How near to one a multiplier is that belongs to a direction along which orbits continue."""
-MOVES = 1e-6
-"""Share of the largest swing above which a mode moves; of ‖Θ‖, above which anything does."""
+NEUTRAL_TOLERANCE = 1e-6
+"""Distance from one of the multiplier of a direction along which orbits continue."""
+MOVING_SHARE = 1e-6
+"""Fraction of the largest amplitude above which a mode oscillates; for the largest mode, of ‖Θ‖."""
 
 
 @dataclass(frozen=True)
 class NetworkOrbit:
-    """θ → Tθ → θ for a whole network, and what happens beside it."""
+    """The orbit θ → Tθ → θ of a whole network, and its stability."""
 
     networks: tuple[Network, Network]
     """The two points, that of smaller risk first."""
@@ -358,40 +361,42 @@ class NetworkOrbit:
     amplitudes: Float[np.ndarray, " modes"]
     """Half the singular values of the difference of the two products, largest first."""
     multipliers: Float[np.ndarray, " parameters"]
-    """Moduli of the eigenvalues of DT², largest first, those of neutral directions left out."""
+    """Moduli of the eigenvalues of DT², largest first, without those of neutral directions."""
     neutral: int
-    """Directions with multiplier one: rotations between layers, flat ones of what has settled."""
+    """Number of directions with multiplier one: rotations between layers, flat directions of
+    converged modes."""
     size: float
     """‖Θ‖_F, the mean of the two."""
 
     @property
     def modes(self) -> int:
-        """How many modes oscillate; none if descent settles."""
-        largest = self.amplitudes[0] if self.amplitudes[0] > MOVES * self.size else np.inf
-        return int(np.sum(self.amplitudes > MOVES * largest))
+        """Number of oscillating modes; 0 if descent converges."""
+        largest = self.amplitudes[0] if self.amplitudes[0] > MOVING_SHARE * self.size else np.inf
+        return int(np.sum(self.amplitudes > MOVING_SHARE * largest))
 
     @property
     def amplitude(self) -> float:
-        """That of the mode that swings most."""
+        """Amplitude of the mode with the largest oscillation."""
         return float(self.amplitudes[0])
 
     @property
     def multiplier(self) -> float:
-        """What the slowest small error is multiplied by in two steps."""
+        """Factor by which the slowest small error changes in two steps."""
         return float(self.multipliers[0])
 
     @property
     def stable(self) -> bool:
-        """Whether iterates nearby end on this orbit, or on one beside it along neutral ways."""
+        """Whether nearby iterates converge to this orbit, or to a neighbor along neutral
+        directions."""
         return self.converged and self.multiplier < 1
 
 
 def network_orbit(problem: Problem, net: Network, learning_rate: float) -> NetworkOrbit:
-    """The period-two orbit of gradient descent near a network, such as the end of a run.
+    """Return the period-two orbit of gradient descent near a network, such as the end of a run.
 
-    Newton's method on two steps of descent finds it to rounding from an iterate nearby, stable or
-    not. Where descent has settled it finds the minimizer, and `modes` is 0. Far from any orbit it
-    may find none: `converged` and `residual` say so; train longer first.
+    Newton's method on two steps of descent finds the orbit to rounding from a nearby iterate,
+    stable or not. If descent has converged it finds the minimizer, and `modes` is 0. Far from any
+    orbit it may fail, as `converged` and `residual` show; train longer first.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -409,21 +414,23 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     require_float64("the orbit of a network", net.weights)
     rate = positive_number("learning_rate", learning_rate)
     flat, unravel = ravel_pytree(net.weights)
-    if flat.size > MOST:
-        raise InputError(f"net has {flat.size} weights; orbits are searched up to {MOST}.")
+    if flat.size > MAX_PARAMETERS:
+        raise InputError(
+            f"net has {flat.size} weights; orbits are searched up to {MAX_PARAMETERS}."
+        )
     risk, data = risk_and_data(problem, net)
 
     def network(theta: np.ndarray) -> Network:
         return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)
 
     def descend(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """T(θ) and DT(θ)."""
+        """Return T(θ) and DT(θ)."""
         here = network(theta).with_batch()
         slope, hessian = (np.asarray(f(risk, data, here))[0] for f in (gradients, dense))
         return theta - rate * slope, np.eye(len(theta)) - rate * hessian
 
     def twice(theta: np.ndarray):
-        """T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
+        """Return T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
         there, first = descend(theta)
         back, second = descend(there)
         return there, back - theta, second @ first
@@ -437,7 +444,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
 
 
 def _newton(twice: Callable, theta: np.ndarray):
-    """A zero of F: θ, Tθ, F and DT² there."""
+    """Return a zero of F, with Tθ, F and DT² there."""
     there, error, slope = twice(theta)
     if not (np.isfinite(slope).all() and np.isfinite(error).all()):
         raise InputError(
@@ -447,7 +454,7 @@ def _newton(twice: Callable, theta: np.ndarray):
     damping = 1.0
     for _ in range(ITERATIONS):
         size = np.linalg.norm(error)
-        if size <= CLOSE * np.linalg.norm(theta) / 100:
+        if size <= RESIDUAL_TOLERANCE * np.linalg.norm(theta) / 100:
             break
         jacobian = slope - np.eye(len(theta))
         square = jacobian.T @ jacobian + damping * size**2 * np.eye(len(theta))
@@ -463,16 +470,16 @@ def _newton(twice: Callable, theta: np.ndarray):
 
 
 def _found(pair: tuple, risks: list[float], residual: float, slope: np.ndarray) -> NetworkOrbit:
-    """The orbit with its evidence, the point of smaller risk first."""
+    """Return the orbit with its evidence, the point of smaller risk first."""
     first, second = (0, 1) if risks[0] <= risks[1] else (1, 0)
     maps = [np.asarray(products.product(network.weights, network.readout)) for network in pair]
     eigenvalues = np.linalg.eigvals(slope)
-    neutral = np.abs(eigenvalues - 1) <= NEUTRAL
+    neutral = np.abs(eigenvalues - 1) <= NEUTRAL_TOLERANCE
     return NetworkOrbit(
         (pair[first], pair[second]),
         (risks[first], risks[second]),
         residual,
-        bool(residual <= CLOSE),
+        bool(residual <= RESIDUAL_TOLERANCE),
         np.linalg.svd(maps[1] - maps[0], compute_uv=False) / 2,
         np.sort(np.abs(eigenvalues[~neutral]))[::-1],
         int(np.sum(neutral)),

@@ -1,7 +1,7 @@
 """Residual initialization: products of layers, the constants of FM Section 5, X-20 and X-21.
 
-FM's Lemma 3 pays for a fine net of the sphere to bound σ_min. In X-21 σ_min(Π)^{−1} = ‖Π^{−T}‖ is
-bounded as a norm, by a chain of its own with the coarse net, and s^{−2/3} leaves the conditions.
+FM's Lemma 3 needs a fine net of the sphere to bound σ_min. In X-21 σ_min(Π)^{−1} = ‖Π^{−T}‖ is
+bounded as a norm, by its own chain with a coarse net, which removes s^{−2/3} from the conditions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deeplin.networks.products import values_of_layers
 from deeplin.theory.architecture import root
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
-"""Values of u searched for admissible constants, a ratio of 1.0023 apart."""
+"""Grid of u for the search of admissible constants, with a ratio of 1.0023."""
 
 
 class ProductBounds(NamedTuple):
@@ -36,7 +36,7 @@ class ProductBounds(NamedTuple):
 
 
 def product_bounds(scale: ArrayLike, width: int, u: float | np.ndarray) -> ProductBounds:
-    """M = 2exp(s²/2 + u) and m = ½exp(−2s²/d − u), the bounds of FM-L3 at θ = 0."""
+    """Return M = 2exp(s²/2 + u) and m = ½exp(−2s²/d − u), the bounds of FM-L3 at θ = 0."""
     s2 = np.square(scale)
     return ProductBounds(2 * np.exp(s2 / 2 + u), 0.5 * np.exp(-2 * s2 / width - u))
 
@@ -44,12 +44,12 @@ def product_bounds(scale: ArrayLike, width: int, u: float | np.ndarray) -> Produ
 def log_failure_probability(
     scale: float, width: int, depth: int, u: ArrayLike, *, printed: bool = False
 ) -> np.ndarray:
-    """Logarithm of the bound on the probability that FM-L3 fails at θ = 0, for any s, u > 0.
+    """Return the log of the bound on the probability that FM-L3 fails at θ = 0, for any s, u > 0.
 
     5^d[e^{−du²/16s²} + e^{−Ldu²/(4s⁴+4us²)}] +
     (2M/m+1)^d[e^{−du²/16s²} + e^{−Ld²u²/(16s²(4s²+du))} + Le^{−Ld/32s²}]
-    in log space, since its terms reach far below and above what a float holds. `printed` evaluates
-    the expression with the denominators as printed in the paper (errata E-1, E-2).
+    in log space, since its terms exceed the range of float64 in both directions. `printed`
+    evaluates the expression with the denominators as printed in the paper (errata E-1, E-2).
 
     ```python
     import deeplin as dl
@@ -75,7 +75,7 @@ def log_failure_probability(
 
 @lru_cache(maxsize=256)
 def least_failure_u(scale: float, width: int, depth: int) -> float:
-    """The u at which the failure bound of FM-L3 is smallest."""
+    """Return the u at which the failure bound of FM-L3 is smallest."""
     return float(U_GRID[np.argmin(log_failure_probability(scale, width, depth, U_GRID))])
 
 
@@ -90,7 +90,7 @@ class Admissible(NamedTuple):
 def admissible_range(
     scale: float, width: int, depth: int, *, printed: bool = False
 ) -> Admissible | None:
-    """The u with failure bound ≤ 8exp(−du²/(32s²)) < 1 (FM-L3), or None where there are none.
+    """Return the range of u with failure bound ≤ 8exp(−du²/(32s²)) < 1 (FM-L3), or None.
 
     The paper leaves C̃_1 … C̃_4 existential. For given s, d ≥ 4, L the first interval of such u makes
     them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}. `printed` uses the
@@ -109,9 +109,9 @@ def admissible_range(
 def smallest_admissible_depth(
     scale: float, width: int, limit: int = 10**9, *, printed: bool = False
 ) -> int | None:
-    """The smallest L at which FM-L3 has an admissible u for this s and d (None beyond `limit`).
+    """Return the smallest L at which FM-L3 has an admissible u, or None beyond `limit`.
 
-    Compare `certified_depth`, which asks the same of the products themselves (X-21).
+    Compare `certified_depth`, which bounds the products directly (X-21).
 
     ```python
     import deeplin as dl
@@ -124,7 +124,7 @@ def smallest_admissible_depth(
 
 
 def smallest_depth(enough: Callable[[int], bool], limit: int = 10**9) -> int | None:
-    """The smallest L from which on `enough` is true, by bisection; None beyond `limit`."""
+    """Return the smallest L from which on `enough` holds, by bisection; None beyond `limit`."""
     low, high = 0, 1
     while not enough(high):
         low, high = high, 2 * high
@@ -139,7 +139,7 @@ class ResidualConstants(NamedTuple):
     probability: float
     """1 − 16exp(−C_3 d), the probability with which FM-T4 holds (never below 0)."""
     gap: float
-    """C_4: the start must have R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ."""
+    """C_4: FM-T4 requires R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ."""
     radius: float
     """C_5: every ‖θ_k‖_F stays below it."""
     rate: float
@@ -153,7 +153,7 @@ class ResidualConstants(NamedTuple):
 def residual_constants(
     scale: float, width: int, depth: int, *, printed: bool = False
 ) -> ResidualConstants | None:
-    """C_3, C_4, C_5, μ and C of FM-T4 and FM-C3, or None where FM-L3 has no admissible u.
+    """Return C_3, C_4, C_5, μ and C of FM-T4 and FM-C3, or None if FM-L3 has no admissible u.
 
     C_4 = 2^{−36}exp(−6s² − 16s²/d − 20u), C_5 = exp(−2s² − 4u)/64 (erratum E-23, X-20). `printed`
     has exp(−4s² − …) in C_4, with which the proof's last bound exceeds C_5 by the factor e^{s²}.
@@ -180,7 +180,7 @@ def residual_constants(
 
 
 class DrawConstants(NamedTuple):
-    """Convergence of the flow from one start with square layers, whatever its law (X-20)."""
+    """Constants of convergence of the flow from a given start with square layers (X-20)."""
 
     largest: float | np.ndarray
     """M_0 ≥ 1: no product Π_{k:1} or Π_{L:k} of the start has a larger norm."""
@@ -197,7 +197,7 @@ class DrawConstants(NamedTuple):
 
 
 def draw_constants(network: Network) -> DrawConstants:
-    """Constants of X-20 for one draw of the start, or for each network of a batch (theorem).
+    """Return the constants of X-20 for a given start, or for each network of a batch (theorem).
 
     With M_0, m_0 measured on the products of the start and any x ∈ (0, ½]: ρ = x m_0/M_0,
     √C_4 = x e^{−2x}(1 − x/L)^{4L}m_0⁵/M_0³; the best x = 2L/(6L+1+√((6L+1)² − 8L)) is near 1/6. In
@@ -220,7 +220,7 @@ def draw_constants(network: Network) -> DrawConstants:
 
 
 def product_constants(M0: ArrayLike, m0: ArrayLike, depth: int) -> DrawConstants:
-    """Constants of X-20 from bounds M_0 ≥ 1 and 0 ≤ m_0 ≤ 1 of the products of the start."""
+    """Return the constants of X-20 from bounds M_0 ≥ 1 and 0 ≤ m_0 ≤ 1 of the initial products."""
     M0, m0, L = np.asarray(M0, float), np.asarray(m0, float), depth
     x = 2 * L / (6 * L + 1 + np.sqrt((6 * L + 1) ** 2 - 8 * L))
     m, root = m0 * (1 - x / L) ** L, x * np.exp(-2 * x) * (1 - x / L) ** (4 * L) * m0**5 / M0**3
@@ -230,7 +230,7 @@ def product_constants(M0: ArrayLike, m0: ArrayLike, depth: int) -> DrawConstants
 
 
 class Frequency(NamedTuple):
-    """How often an event happened, with its 95% Clopper-Pearson interval."""
+    """Frequency of an event, with its 95% Clopper-Pearson interval."""
 
     value: float
     interval: tuple[float, float]
@@ -240,7 +240,7 @@ class Frequency(NamedTuple):
 def product_bounds_frequency(
     key: Array, scale: float, width: int, depth: int, u: float, samples: int = 1000
 ) -> Frequency:
-    """Monte-Carlo frequency with which the bounds of FM-L3 hold at θ = 0, for every k at once.
+    """Return the Monte Carlo frequency with which FM-L3 holds at θ = 0 for all k together.
 
     ```python
     import deeplin as dl, jax
@@ -260,17 +260,17 @@ def product_bounds_frequency(
 
 
 def prefix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
-    """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
+    """Return ‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
     return values_of_layers(list(accumulate(weights, lambda done, weight: weight @ done)))
 
 
 def suffix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
-    """‖Π_{L:k}‖_2 and σ_min(Π_{L:k}) for k = 1 … L, of shape (…, L, 2)."""
+    """Return ‖Π_{L:k}‖_2 and σ_min(Π_{L:k}) for k = 1 … L, of shape (…, L, 2)."""
     return values_of_layers(list(accumulate(weights[::-1], np.matmul)))[..., ::-1, :]
 
 
 def noise_scale(network: Network) -> float | np.ndarray:
-    """s recovered from W_k(0) = I + (s/√(Ld))N_k: the root mean square of √(Ld)(W_k − I).
+    """Return s of W_k(0) = I + (s/√(Ld))N_k, the root mean square of √(Ld)(W_k − I).
 
     A float, or one for each network of a batch.
     """
@@ -280,14 +280,14 @@ def noise_scale(network: Network) -> float | np.ndarray:
 
 
 def residual_noise(network: Network) -> np.ndarray:
-    """s N_k = √(Ld)(W_k − I), of shape (…, L, d, d)."""
+    """Return s N_k = √(Ld)(W_k − I), of shape (…, L, d, d)."""
     d, L = network.widths[0], network.depth
     weights = np.stack(host_arrays(network)[0], axis=-3)
     return (weights - np.eye(d)) * np.sqrt(L * d)
 
 
 def residual_displacement(initial: Network, network: Network) -> np.ndarray:
-    """θ_k = L(W_k − W_k(0)) recovered from the weights, of shape (…, L, d, d).
+    """Return θ_k = L(W_k − W_k(0)) recovered from the weights, of shape (…, L, d, d).
 
     ```python
     import deeplin as dl, jax
@@ -300,11 +300,14 @@ def residual_displacement(initial: Network, network: Network) -> np.ndarray:
 
 
 REACH = 9.0
-"""Standard deviations to which Gaussian integrals are carried: what is beyond is below 1e-18."""
+"""Range of Gaussian integrals in standard deviations; the mass beyond it is below 1e-18."""
 
 
 def sharp_product_bounds(scale: float, u: float, *, closed_form: bool = False) -> ProductBounds:
-    """M_0 = 2exp(s²/2 + u) and m_0 = ½exp(−s²/2 − u); with `closed_form` ½exp(−s² − u) (X-21)."""
+    """Return M_0 = 2exp(s²/2 + u) and m_0 = ½exp(−s²/2 − u) (X-21).
+
+    With `closed_form`, m_0 = ½exp(−s² − u).
+    """
     s2 = positive_number("scale", scale) ** 2
     return ProductBounds(2 * np.exp(s2 / 2 + u), np.exp(-(1 if closed_form else 0.5) * s2 - u) / 2)
 
@@ -319,20 +322,22 @@ def sharp_failure_probability(
     target: float = 0.01,
     closed_form: bool = False,
 ) -> float:
-    """Bound the probability that some Π_{k:1} or Π_{L:k} leaves `sharp_product_bounds` (X-21).
+    """Return a bound on the probability that a Π_{k:1} or Π_{L:k} leaves its bounds (X-21).
+
+    The bounds are those of `sharp_product_bounds`.
 
     W_k = I + (s/√(Ld))N_k. In closed form 2·5^d(e^{−3du²/8s²} + e^{−9du²/40s²}) + Le^{−Ld/128s²}
     for L ≥ max(8(u+s²), 256s²), and 1 elsewhere (theorem). The default is sharper and for every L:
     2·5^d inf_p [max(1, Eξ^p)^L + max(1, Eζ^p)^L] e^{−p(s²+2u)} + target/20 (theorem, expectations
-    by quadrature). ξ and ζ are what one layer and its inverse transpose do to a squared length, ζ
-    cut off at norms of N_k that occur with probability target/20.
+    by quadrature). ξ and ζ are the factors by which one layer and its inverse transpose change a
+    squared length, with ζ cut off at norms of N_k that occur with probability target/20.
 
     Args:
         scale: s.
         width: d ≥ 2.
         depth: L.
         u: The margin of the bounds, above 0.
-        target: The total aimed at, which sets the cut-off.
+        target: The intended total probability, which determines the cut-off.
         closed_form: Evaluate the closed form.
 
     ```python
@@ -360,7 +365,7 @@ def sharp_failure_probability(
 
 
 def _growth(c: float, d: int, cut: float, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """log ξ, log ζ and log weights at nodes (g, χ²_{d−1}), g up to REACH beyond `end`.
+    """Return log ξ, log ζ and log weights at nodes (g, χ²_{d−1}), g up to REACH beyond `end`.
 
     ξ = (1+cg)² + c²χ²; ζ = min((n_1−cg)^{−2}, (1−cut)^{−2}) with n_1 = (1+c²χ²/(1−cut)²)^{−½}.
     """
@@ -375,7 +380,7 @@ def _growth(c: float, d: int, cut: float, end: float) -> tuple[np.ndarray, np.nd
 def _doob(
     log_growth: np.ndarray, log_weight: np.ndarray, L: int, level: float, end: float
 ) -> float:
-    """min over p ∈ [0, end] of L max(0, log E growth^p) − p·level, convex in p."""
+    """Return min over p ∈ [0, end] of L max(0, log E growth^p) − p·level, convex in p."""
 
     def exponent(p: float) -> float:
         return L * max(0.0, float(np.asarray(logsumexp(p * log_growth + log_weight)))) - p * level
@@ -388,9 +393,10 @@ def _doob(
 
 @lru_cache(maxsize=32)
 def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Nodes and log weights of the χ² law: the trapezoidal rule in log(χ²/2).
+    """Return nodes and log weights of the χ² law, by the trapezoidal rule in log(χ²/2).
 
-    From where 1e-22 of the mass is left to four times the mean, where powers of ξ may still count.
+    The range is from where 1e-22 of the mass is left to four times the mean, where powers of ξ may
+    still matter.
     """
     a = freedom / 2
     step = 0.7 / np.sqrt(a + 4)
@@ -400,7 +406,7 @@ def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray
 
 @lru_cache(maxsize=256)
 def least_margin(scale: float, width: int, target: float = 0.01) -> float:
-    """u_∞: the smallest u at which, as L → ∞, the failure of `sharp_failure_probability` is target.
+    """Return u_∞, the least u whose failure probability (X-21) is `target` as L → ∞.
 
     2·5^d(e^{−d(u+s²/d)²/2s²} + e^{−du²/2s²}) = target, without the share of the cut-off.
     """
@@ -416,10 +422,10 @@ def least_margin(scale: float, width: int, target: float = 0.01) -> float:
 def certified_depth(
     scale: float, width: int, *, margin: float = 1.1, target: float = 0.01, limit: int = 10**6
 ) -> int | None:
-    """The smallest L at which the products stay conditioned with probability ≥ 1 − target (X-21).
+    """Return the least L at which products stay conditioned with probability ≥ 1 − target (X-21).
 
-    At u = margin·u_∞ (`least_margin`), for d ≥ 2; None beyond `limit`. FM-L3 asks for far more
-    (`smallest_admissible_depth`).
+    It uses u = margin·u_∞ (`least_margin`), for d ≥ 2, and is None beyond `limit`. FM-L3 requires
+    far larger depths (`smallest_admissible_depth`).
 
     ```python
     import deeplin as dl
@@ -441,6 +447,9 @@ def certified_depth(
 
 
 def certified_gap(scale: float, depth: int, u: float, *, closed_form: bool = False) -> float:
-    """C_4 of X-20 at the bounds of X-21: convergence from R(W(0)) − R_min ≤ C_4λ‖p‖²."""
+    """Return C_4 of X-20 with the bounds of X-21.
+
+    Descent converges if R(W(0)) − R_min ≤ C_4λ‖p‖².
+    """
     bounds = sharp_product_bounds(scale, u, closed_form=closed_form)
     return float(product_constants(bounds.largest, bounds.smallest, depth).gap)

@@ -1,4 +1,4 @@
-"""What the minimum-norm interpolant is expected to cost, beside the bounds of BO."""
+"""Expected risk of the minimum-norm interpolant, for comparison with the bounds of BO."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ class RidgelessRisk:
     """The expected risk of the least-norm least-squares solution from n Gaussian samples."""
 
     bias: float
-    """What a noise-free target costs: 0 for n ≥ d."""
+    """Risk for a noise-free target: 0 for n ≥ d."""
     variance: float
-    """What fitting the noise costs."""
+    """Risk due to fitting the noise."""
     exact: bool
-    """Exact at this n; otherwise the limit of many samples and inputs, n/d fixed."""
+    """Whether the values are exact at this n, rather than the limit n, d → ∞ with n/d fixed."""
     kappa: float
-    """κ with Σ λ_i/(λ_i+κ) = n, the ridge that interpolating amounts to; 0 for n ≥ rank Σ."""
+    """κ with Σ λ_i/(λ_i+κ) = n, the implicit ridge of interpolation; 0 for n ≥ rank Σ."""
     degrees_of_freedom: float
     """df₂ = Σ λ_i²/(λ_i+κ)²."""
 
     @property
     def total(self) -> float:
-        """Bias and variance."""
+        """Sum of bias and variance."""
         return self.bias + self.variance
 
 
 def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
-    """E Risk(Θ̂) of the minimum-norm interpolant from n Gaussian samples, Risk as in BO-risk.
+    """Return E Risk(Θ̂) of the minimum-norm interpolant of n Gaussian samples (BO-risk).
 
     For n < rank Σ the equation Σ λ_i/(λ_i+κ) = n gives κ, and with df₂ = Σ λ_i²/(λ_i+κ)²
 
         bias = κ² Σ λ_i‖θ_i‖²/(λ_i+κ)² / (1 − df₂/n),    variance = σ²q df₂/(n − df₂),
 
-    θ_i the rows of Θ* along the eigenvectors: the limit of n, d → ∞. At every finite n exact are
-    equal eigenvalues, where the variance is σ²q n/(d−n−1), and n > d, where it is σ²q d/(n−d−1) for
-    every Σ and the bias is 0. Within one of n = rank Σ the expectation is infinite.
+    with θ_i the rows of Θ* along the eigenvectors, in the limit n, d → ∞. The result is exact at
+    every finite n for equal eigenvalues, where the variance is σ²q n/(d−n−1), and for n > d, where
+    it is σ²q d/(n−d−1) for every Σ and the bias is 0. Within one of n = rank Σ the expectation is
+    infinite.
 
     ```python
     import deeplin as dl
@@ -78,7 +79,7 @@ def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
 
 
 def double_descent(population: Population, samples: int, dimensions: Iterable[int]) -> pd.DataFrame:
-    """Expected excess risk of the minimum-norm solution on the first d′ features, for each d′.
+    """Return the expected excess risk of the minimum-norm solution on the first d′ features.
 
     The features left out act as noise: with Σ split into used (S) and unused (R) ones, Gaussian
     inputs give y = x_S(θ_S + Σ_SS⁻¹Σ_SRθ_R) + independent noise of variance σ² + its Schur part,
@@ -104,7 +105,7 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
     assert table["excess_risk"].argmax() == 1      # the peak at d′ = n
     ```
     """
-    import pandas as pd  # only here: it takes a third of a second
+    import pandas as pd  # takes a third of a second
 
     n = whole_number("samples", samples)
     rows = []
@@ -130,7 +131,7 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
 
 
 def _first_features(population: Population, d: int) -> tuple[Population, float]:
-    """The population that the first d features see, and what they can never explain."""
+    """Return the population of the first d features, and the risk that they cannot remove."""
     sigma, truth = population.covariance, population.optimum
     rest = truth[d:]
     if isinstance(sigma, Factored):
@@ -149,7 +150,7 @@ def _first_features(population: Population, d: int) -> tuple[Population, float]:
 
 
 def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
-    """Σ⁺C, for a factor with a positive diagonal by a matrix of the factor's rank."""
+    """Return Σ⁺C; a factor with positive diagonal needs only a matrix of the factor's rank."""
     if not np.any(columns):
         return np.zeros_like(columns)
     if isinstance(covariance, Factored) and np.all(covariance.diagonal > 0):
@@ -164,7 +165,7 @@ def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
 
 
 def dense_covariance(covariance: Covariance) -> Float[np.ndarray, "d d"]:
-    """Σ as a d×d matrix, where d allows one."""
+    """Return Σ as a d×d matrix, or raise InputError if d is too large."""
     d = covariance_dimension(covariance)
     if d > LARGEST_DENSE:
         raise InputError(
@@ -178,7 +179,7 @@ def dense_covariance(covariance: Covariance) -> Float[np.ndarray, "d d"]:
 
 @dataclass(frozen=True, eq=False)
 class _Modes:
-    """Nonzero eigenvalues λ of Σ, how often each stands, and ‖θ‖² along its eigenvectors."""
+    """Nonzero eigenvalues λ of Σ with multiplicities, and ‖θ‖² along their eigenvectors."""
 
     eigenvalues: Float[np.ndarray, " k"]
     counts: Float[np.ndarray, " k"]
@@ -208,7 +209,10 @@ def _interpolating(modes: _Modes, n: int, population: Population) -> RidgelessRi
 
 
 def _implicit_ridge(modes: _Modes, n: int) -> float:
-    """κ, between λ_min(rank Σ − n)/n and tr Σ/n: there Σ λ_i/(λ_i+κ) is at least and at most n."""
+    """Return κ, which lies between λ_min(rank Σ − n)/n and tr Σ/n.
+
+    At these ends Σ λ_i/(λ_i+κ) is at least and at most n.
+    """
 
     def excess(log_kappa: float) -> float:
         shares = modes.eigenvalues / (modes.eigenvalues + np.exp(log_kappa))
@@ -220,15 +224,18 @@ def _implicit_ridge(modes: _Modes, n: int) -> float:
 
 
 def _modes(population: Population) -> _Modes:
-    """The spectrum of Σ with the truth in its eigenbasis; no d×d matrix where there is a factor."""
+    """Return the spectrum of Σ with the truth in its eigenbasis.
+
+    No d×d matrix is formed where Σ has a factor.
+    """
     sigma, truth = population.covariance, population.optimum
     if isinstance(sigma, Factored) and np.ptp(sigma.diagonal) == 0:
         vectors, singular, _ = np.linalg.svd(sigma.factor, full_matrices=False)
         along = np.sum((vectors.T @ truth) ** 2, axis=1)
-        beside = max(float(np.sum(truth**2)) - float(np.sum(along)), 0.0)
+        remainder = max(float(np.sum(truth**2)) - float(np.sum(along)), 0.0)
         level = float(sigma.diagonal[0])
         counts = np.append(np.ones(len(singular)), len(truth) - len(singular))
-        return _nonzero(np.append(singular**2 + level, level), counts, np.append(along, beside))
+        return _nonzero(np.append(singular**2 + level, level), counts, np.append(along, remainder))
     if not isinstance(sigma, Factored) and sigma.ndim == 1:
         return _nonzero(sigma, np.ones(len(sigma)), np.sum(truth**2, axis=1))
     eigenvalues, vectors = np.linalg.eigh(dense_covariance(sigma))

@@ -15,7 +15,7 @@ from deeplin.problems import Problem
 
 
 def initialization_scale(network: Network) -> float | np.ndarray:
-    """ε = 3 max_k ‖W_k‖_F² + 2 Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 at the start (FM-ε).
+    """Return ε = 3 max_k ‖W_k‖_F² + 2 Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 at the start (FM-ε).
 
     A float, or one for each network of a batch.
 
@@ -30,23 +30,24 @@ def initialization_scale(network: Network) -> float | np.ndarray:
 
 
 def scale_of_layers(weights: Sequence[np.ndarray]) -> Any:
-    """FM-ε of layers in NumPy, (…, d_k, d_{k−1}) each."""
+    """Return FM-ε of layers in NumPy, each (…, d_k, d_{k−1})."""
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
     return 3 * largest + 2 * total_imbalance(weights)
 
 
 def total_imbalance(weights: Sequence[np.ndarray]) -> Any:
-    """Δ = Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2, one for each network of a batch."""
+    """Return Δ = Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 of each network of a batch."""
     return sum(extreme_values(part)[..., 0] for part in imbalance(weights))
 
 
 class FlowEndBounds(NamedTuple):
-    """Where gradient flow with product w can be, by what it conserves (X-19)."""
+    """Bounds for gradient flow with product w, from its conserved quantities (X-19)."""
 
     imbalance: float | np.ndarray
     """Δ of the start: Σ_k ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2."""
     excess: float | np.ndarray
-    """ω = Δ + max(0, max_k ‖W_k(0)‖_F² − ‖W_L(0)‖_F²): what a layer may have beside rank one."""
+    """ω = Δ + max(0, max_k ‖W_k(0)‖_F² − ‖W_L(0)‖_F²): bound of each layer's part beyond rank
+    one."""
     singular_squares: tuple[float | np.ndarray, float | np.ndarray]
     """r − 2Δ ≤ σ_k² ≤ r + 2Δ for every layer, r = ‖w‖^{2/L}."""
     sharpness_ratio: tuple[float | np.ndarray, float | np.ndarray]
@@ -54,9 +55,9 @@ class FlowEndBounds(NamedTuple):
 
 
 def flow_end_bounds(initial: Network, product_norm: ArrayLike) -> FlowEndBounds:
-    """Bound σ_k² and S/S_bal where gradient flow from `initial` reaches a product of this norm.
+    """Return bounds of σ_k² and S/S_bal where the flow from `initial` has a product of this norm.
 
-    For one output without a read-out, any loss and any time (X-19, theorem; FM-C1 and FM-C2 ask for
+    For one output without a read-out, any loss and any time (X-19, theorem; FM-C1 and FM-C2 require
     ε ≤ 1, ‖w*‖ ≥ 1 and 32L√ε ≤ 1). With r = ‖w‖^{2/L} and δ = 2Δ/r < 1: |σ_k² − r| ≤ 2Δ, and at a
     minimizer min((1−δ)^{L−1}, 1/(1+δ)) ≤ S/S_bal ≤ max((1+δ)^{L−1}(1+(L−1)ω/(r+2Δ)), 1/(1−δ)).
 
@@ -105,7 +106,7 @@ class LojasiewiczConstant(NamedTuple):
 def lojasiewicz_constant(
     problem: Problem, depth: int, epsilon: Any, early_gap: Any
 ) -> LojasiewiczConstant:
-    """The largest μ of FM-T3 over C > √(2ε)L, from ε and the gap R(W(1)) − R_min.
+    """Return the largest μ of FM-T3 over C > √(2ε)L, from ε and the gap R(W(1)) − R_min.
 
     μ = 4λ·min((C − √(2ε)L)^{L−1}, b/C)² with b = min((R_0 − R(W(1)))/(4Λ‖w*‖), ‖w*‖). The first
     term grows with C and the second falls, so the best C is where they meet:

@@ -1,4 +1,4 @@
-"""How flat a minimizer of softmax can be: a geodesically convex program (X-17).
+"""The flattest minimizer of the softmax loss, by a geodesically convex program (X-17).
 
 With Θ (q×d) the optimum, H (qd×qd) the Hessian of the risk there, P_k = B_kB_kᵀ for
 B_k = W_L…W_{k+1} and P_L = I, the curvature of a minimizer is that of K = Σ_k P_k⊗A_kᵀA_k, where
@@ -8,8 +8,8 @@ A_1 = I and A_{k+1}ᵀA_{k+1} ⪰ ΘᵀP_k⁻¹Θ with equality for suitable wei
 
 the first term P_1⊗I, and the logarithm of the objective is geodesically convex in the P_k: a local
 minimum is a global one. Adding the same vector to the logits of all classes changes nothing, so the
-outputs are taken in a basis E of the vectors with sum zero, and the inputs in one of those that
-some sample sees.
+outputs are taken in a basis E of the vectors with sum zero, and the inputs in a basis of the span
+of the samples.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import numerical_rank, require_width
 
 POWERS = (10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7)
-"""β of the Schatten norms that replace λ_max in turn, each within a factor n^{1/β} of it."""
+"""Powers β of the Schatten norms that approximate λ_max in turn, each within a factor n^{1/β}."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Θ and H in bases of outputs and inputs that matter."""
+    """Θ and H in reduced bases of the outputs and inputs."""
 
     theta: Float[np.ndarray, "q r"]
     hessian: Float[np.ndarray, "qr qr"]
     outputs: Float[np.ndarray, "c q"]
-    """E: from those outputs to the classes."""
+    """E, the map from reduced outputs to classes."""
     inputs: Float[np.ndarray, "d r"]
 
     @classmethod
     def of(cls, problem: GeneralizedLinearProblem) -> Program:
-        """The program of a softmax problem."""
+        """Return the program of a softmax problem."""
         X, _ = problem.require_data("the minimal sharpness")
         _, singular, right = np.linalg.svd(X, full_matrices=False)
         V = right[: numerical_rank(singular, max(X.shape))].T
@@ -59,20 +59,20 @@ class Program:
         return vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
 
     def terms(self, factors: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """P_1 … P_L and Q_1 … Q_L with K = ΣP_k⊗Q_k, from Cholesky factors of P_1 … P_{L−1}."""
+        """Return P_k and Q_k with K = ΣP_k⊗Q_k, from Cholesky factors of P_1 … P_{L−1}."""
         q, r = self.theta.shape
         solved = [solve_triangular(C, self.theta, lower=True) for C in factors]
         left = [C @ C.T for C in factors] + [np.eye(q)]
         return left, [np.eye(r), *(Z.T @ Z for Z in solved)]
 
     def curvature(self, left: list[np.ndarray], right: list[np.ndarray]) -> np.ndarray:
-        """H^{1/2}KH^{1/2}, of which λ_max is the sharpness and the trace that of the Hessian."""
+        """Return H^{1/2}KH^{1/2}; its λ_max is the sharpness, its trace that of the Hessian."""
         kernel = sum(np.kron(P, Q) for P, Q in zip(left, right, strict=True))
         matrix = self.root @ kernel @ self.root
         return (matrix + matrix.T) / 2
 
     def solve(self, depth: int, powers: tuple[float, ...] = POWERS) -> Solution:
-        """The best P_1 … P_{L−1} for the last of these Schatten norms; β = 1 is the trace."""
+        """Return the best P_1 … P_{L−1} for the last of these Schatten norms (β = 1: trace)."""
         q, r = self.theta.shape
         root, lower = self.root, np.tril_indices(q)
         diagonal = lower[0] == lower[1]
@@ -116,7 +116,7 @@ class Program:
         return Solution(factors, values, vectors * weights @ vectors.T)
 
     def _start(self, depth: int, lower: tuple, diagonal: np.ndarray) -> np.ndarray:
-        """The balanced P_k = (ΘΘᵀ)^{(L−k)/L}, kept away from the border."""
+        """Return the balanced P_k = (ΘΘᵀ)^{(L−k)/L}, kept away from the boundary."""
         values, vectors = np.linalg.eigh(self.theta @ self.theta.T)
         values = np.maximum(values, 1e-3 * values[-1])
         powers = [(depth - k) / depth for k in range(1, depth)]
@@ -127,7 +127,7 @@ class Program:
         return np.concatenate([*entries, np.zeros(0)])
 
     def dual(self, rho: np.ndarray) -> float:
-        """2‖Γ_1^{1/2}ΘΓ_2^{1/2}‖_*, Γ = H^{1/2}ρH^{1/2}: below S_min of two layers for any ρ.
+        """Return 2‖Γ_1^{1/2}ΘΓ_2^{1/2}‖_* ≤ S_min of two layers, Γ = H^{1/2}ρH^{1/2}, for any ρ.
 
         ρ ⪰ 0 with trace one; Γ_1 and Γ_2 are the partial traces over inputs and outputs. The best ρ
         makes it equal to S_min.
@@ -138,10 +138,10 @@ class Program:
         return 2 * _nuclear(_square_root(one) @ self.theta @ _square_root(two))
 
     def product_bound(self, depth: int, rho: np.ndarray) -> float:
-        """L(tr ρ tr Ξ)^{1/L}‖ρ^{1/2}ΘΞ^{1/2}‖_*^{2(L−1)/L}/tr((ρ⊗Ξ)H⁻¹) ≤ S_min; H ≻ 0.
+        """Return L(tr ρ tr Ξ)^{1/L}‖ρ^{1/2}ΘΞ^{1/2}‖_*^{2(L−1)/L}/tr((ρ⊗Ξ)H⁻¹) ≤ S_min, for H ≻ 0.
 
-        Every ρ, Ξ ⪰ 0 give a bound; the largest is looked for, from the partial traces of
-        H^{1/2}ρH^{1/2} on.
+        Every ρ, Ξ ⪰ 0 give a bound; the largest is searched for, starting from the partial traces
+        of H^{1/2}ρH^{1/2}.
         """
         values = np.linalg.eigvalsh(self.hessian)
         if values[0] <= 1e-12 * values[-1]:
@@ -170,7 +170,10 @@ class Program:
         return float(np.exp(-found.fun))
 
     def scalar_bounds(self) -> tuple[np.ndarray, float, float]:
-        """G, c_1 and c_2 with c_1 I⊗G ⪯ H ⪯ c_2 I⊗G: G is the partial trace over the outputs."""
+        """Return G, c_1 and c_2 with c_1 I⊗G ⪯ H ⪯ c_2 I⊗G.
+
+        G is the partial trace over the outputs.
+        """
         q, r = self.theta.shape
         G = np.einsum("aiaj->ij", self.hessian.reshape(q, r, q, r))
         values, vectors = np.linalg.eigh(G)
@@ -180,18 +183,21 @@ class Program:
 
 
 class Solution(NamedTuple):
-    """Where the program ended."""
+    """Solution of the program."""
 
     factors: list[np.ndarray]
     """Cholesky factors of P_1 … P_{L−1}."""
     values: Float[np.ndarray, " qr"]
     """The eigenvalues of H^{1/2}KH^{1/2}, smallest first."""
     rho: Float[np.ndarray, "qr qr"]
-    """The derivative of their norm: the matrix of trace one that the dual asks for."""
+    """The derivative of their norm: the matrix of trace one that the dual takes."""
 
 
 def minimizer_of(program: Program, factors: list[np.ndarray], hidden: int | None) -> Network:
-    """The weights with B_kB_kᵀ = Θ(ΘᵀP_k⁻¹Θ)⁺Θᵀ ⪯ P_k: W_k = B_k⁺B_{k−1}, B_0 = Θ, B_L = I."""
+    """Return the weights W_k = B_k⁺B_{k−1}, B_0 = Θ, B_L = I, with B_kB_kᵀ ⪯ P_k.
+
+    Here B_kB_kᵀ = Θ(ΘᵀP_k⁻¹Θ)⁺Θᵀ.
+    """
     theta, (E, V) = program.theta, (program.outputs, program.inputs)
     rank = int(np.linalg.matrix_rank(theta))
     products = [theta]
@@ -212,7 +218,10 @@ def minimizer_of(program: Program, factors: list[np.ndarray], hidden: int | None
 
 
 def balanced_curvature(program: Program, depth: int) -> np.ndarray:
-    """H^{1/2}KH^{1/2} of the balanced minimizer: P_k = (ΘΘᵀ)^{(L−k)/L}, Q_k = (ΘᵀΘ)^{(k−1)/L}."""
+    """Return H^{1/2}KH^{1/2} of the balanced minimizer.
+
+    It has P_k = (ΘΘᵀ)^{(L−k)/L} and Q_k = (ΘᵀΘ)^{(k−1)/L}.
+    """
     U, s, Vt = np.linalg.svd(program.theta, full_matrices=False)
     q, r = program.theta.shape
     left = [U * s ** (2 * (depth - k) / depth) @ U.T for k in range(1, depth)] + [np.eye(q)]

@@ -1,4 +1,4 @@
-"""Learning rates at which mini-batch descent settles: at one minimizer, and at best (X-10)."""
+"""Critical learning rates of mini-batch descent, at one minimizer and at the flattest (X-10)."""
 
 from __future__ import annotations
 
@@ -50,17 +50,19 @@ def stochastic_sharpness(
     momentum: float = 0.0,
     linearized: bool = False,
 ) -> StochasticSharpness:
-    """S_B at an interpolating minimizer, one output, batches drawn without replacement (X-10).
+    """Return S_B at an interpolating minimizer with one output (X-10).
+
+    Batches are drawn without replacement.
 
     S_B(K) = max over symmetric N of 2[(p/n)Σ_i(x_iᵀNx_i)² + (1−p) tr Σ̂NΣ̂N]/tr(Σ̂NK^{-1}N), with
     p = (n−B)/(B(n−1)) and K = Σ_k‖v_k‖²A_kᵀA_k of the network. B = n gives the sharpness.
 
     Arguments:
         network: a linear network at a minimizer, or K itself (d×d).
-        batch_size: B; every step draws its rows afresh.
-        momentum: heavy-ball β, also exact.
-        linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
-            says up to which rate the second moment of the network linearized here stays bounded.
+        batch_size: B; every step draws new rows.
+        momentum: heavy-ball β, for which the result is also exact.
+        linearized: allow R_min > 0. Descent at a constant rate then does not converge; the value
+            gives the rate up to which the second moment of the linearized network stays bounded.
 
     ```python
     import deeplin as dl, numpy as np
@@ -93,7 +95,9 @@ def stochastic_sharpness(
 def stochastic_sharpness_bound(
     problem: Problem, network: Network, batch_size: int, *, weight_decay: float = 0.0
 ) -> float:
-    """S_B ≤ p (max_i S_i + 2λ) + (1−p)(S + 2λ): for any number of outputs, with weight decay λ.
+    """Return the bound S_B ≤ p (max_i S_i + 2λ) + (1−p)(S + 2λ), for any number of outputs.
+
+    λ is the weight decay.
 
     S_i is the sharpness of sample i alone and S that of all, both of the network linearized here.
     As G_i ⪯ ½S_iI for the curvature ½G_i of one sample, ⟨N, G_iNG_i⟩ ≤ ½S_i tr G_iN²; sum over i
@@ -120,7 +124,7 @@ def stochastic_sharpness_bound(
 
 
 def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndarray]) -> float:
-    """S = 2 max over Z of Σ_k⟨Z, B_kB_kᵀZΣ̂^{1/2}A_kᵀA_kΣ̂^{1/2}⟩/‖Z‖² (X-1), by Lanczos."""
+    """Return S = 2 max over Z of Σ_k⟨Z, B_kB_kᵀZΣ̂^{1/2}A_kᵀA_kΣ̂^{1/2}⟩/‖Z‖² (X-1), by Lanczos."""
     eigenvalues, vectors, _ = problem.spectrum
     roots = [A * np.sqrt(eigenvalues) for A in forward_products(weights, vectors)]
     inner = [root.T @ root for root in roots]
@@ -141,7 +145,7 @@ def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndar
 
 @dataclass(frozen=True)
 class MinimalStochasticSharpness:
-    """S_min(B), the least S_B of any minimizer, inside a certified interval."""
+    """S_min(B), the least S_B of any minimizer, with a certified interval."""
 
     lower: float
     """No minimizer has a smaller S_B: certified by the cuts, to rounding."""
@@ -175,9 +179,10 @@ def minimal_stochastic_sharpness(
     *,
     tolerance: float = 1e-7,
 ) -> MinimalStochasticSharpness:
-    """S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
+    """Return S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
 
-    One output and R_min = 0. `tolerance` is the relative width wanted of [lower, exact].
+    It holds for one output and R_min = 0. `tolerance` is the requested relative width of [lower,
+    exact].
 
     ```python
     import deeplin as dl, numpy as np
@@ -207,7 +212,7 @@ def minimal_stochastic_sharpness(
 
 
 def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
-    """B, if the result speaks about this problem."""
+    """Return B, or raise InputError if the result does not apply to this problem."""
     problem.require_single_target("the threshold of mini-batch descent")
     problem.require_signal("the threshold of mini-batch descent")
     problem.require_data("the threshold of mini-batch descent")
@@ -230,13 +235,16 @@ def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
 
 
 def _rows(problem: Problem) -> np.ndarray:
-    """The rows of X in the eigenbasis of Σ̂, (n, r); scaled by (φ_i''/2)^{1/2} for other losses."""
+    """Return the rows of X in the eigenbasis of Σ̂, (n, r).
+
+    For other losses they are scaled by (φ_i''/2)^{1/2}.
+    """
     rows = problem.curvature_rows("the threshold of mini-batch descent")
     return rows @ problem.spectrum.vectors
 
 
 def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray:
-    """K = Σ_k‖v_k‖²A_kᵀA_k on the row space, for a network at a minimizer."""
+    """Return K = Σ_k‖v_k‖²A_kᵀA_k on the row space, for a network at a minimizer."""
     if network.batch is not None or network.activation != "linear":
         raise InputError("pass one linear network, without a batch axis.")
     check_fits(problem, network)
@@ -253,32 +261,33 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 
 
 DENSE = 20
-"""Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
-MOST = 60
-"""Largest number of minimizers tried on the way to the flattest one."""
-CELLS, SHARES = 64, 4
-"""Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
+"""Dimension r up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos is used."""
+MAX_MINIMIZERS = 60
+"""Maximum number of minimizers evaluated in the search for the flattest one."""
+SEARCH_CELLS, CELL_PARTS = 64, 4
+"""Number of cells in the search for the lowest cut, and of the parts into which a cell is
+divided."""
 
 Cut = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class TopMoment:
-    """The largest eigenvalue with its bounds, and the symmetric matrix N that belongs to it."""
+    """The largest eigenvalue with its bounds and its symmetric matrix N."""
 
     value: float
     """⟨N, E(N)⟩/⟨N, D(N)⟩ at the N found: a lower bound."""
     upper: float
     """An upper bound: by the cone for plain descent, by the residual with momentum."""
     moment: Float[np.ndarray, "r r"]
-    """N in the coordinates of the rows given, so that other K can be tested with it."""
+    """N in the coordinates of the given rows, so that it can be used for other K."""
 
 
 class SecondMoment:
     """The eigenvalue problem for rows (n×r, spanning), K (r×r, positive definite) and B.
 
-    Beside a minimizer one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write
-    K = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b)
+    Near a minimizer one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write K
+    = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b)
     over all batches of B rows out of n, drawn without replacement, is
 
         (p/n) Σ_i (x̃_iᵀNx̃_i) x̃_ix̃_iᵀ + (1−p) ANA,    p = (n−B)/(B(n−1)),
@@ -311,18 +320,18 @@ class SecondMoment:
         gaps = np.subtract.outer(self.levels, self.levels) ** 2
         products = np.multiply.outer(self.levels, self.levels)
         self.noise = noise
-        """The factor of the mean over single rows in E …"""
+        """Factor of the mean over single rows in E."""
         self.rest = (1 - noise) * products - momentum / (1 - momentum) ** 2 * gaps
-        """… and of N_ij beside it."""
+        """Factor of N_ij in E."""
 
     def mean(self, N: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
-        """2E(N)."""
+        """Return 2E(N)."""
         spread = np.einsum("ij,ij->i", self.rows @ N, self.rows)
         single = (self.rows.T * spread) @ self.rows / len(self.rows)
         return 2 * (self.noise * single + self.rest * N)
 
     def top(self, start: Float[np.ndarray, "r r"] | None = None) -> TopMoment:
-        """The largest eigenvalue, with bounds; `start` is a guess of N in the rows' coordinates."""
+        """Return the largest eigenvalue with bounds; `start` guesses N in the rows' coordinates."""
         if self.share == 0:  # one batch: the Hessian itself
             N = np.zeros_like(self.middle)
             N[0, 0] = 1.0
@@ -336,7 +345,7 @@ class SecondMoment:
         return self.basis @ N @ self.basis.T
 
     def _dense(self) -> np.ndarray:
-        """N from the matrix on the r(r+1)/2 entries on and above the diagonal."""
+        """Return N from the matrix on the r(r+1)/2 entries on and above the diagonal."""
         r = len(self.levels)
         upper = np.triu_indices(r)
         weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
@@ -353,7 +362,7 @@ class SecondMoment:
         return N if np.trace(N) >= 0 else -N
 
     def _lanczos(self, start: np.ndarray | None) -> np.ndarray:
-        """N by Lanczos on r×r matrices; antisymmetric ones have smaller quotients.
+        """Return N by Lanczos on r×r matrices; antisymmetric ones have smaller quotients.
 
         The eigenvector is a positive matrix (E and 1/√(a_i+a_j) keep the cone), so a positive
         start has a part along it.
@@ -373,7 +382,7 @@ class SecondMoment:
         return N if np.trace(N) >= 0 else -N
 
     def _upper(self, N: np.ndarray, value: float) -> float:
-        """An upper bound of the largest eigenvalue near N.
+        """Return an upper bound of the largest eigenvalue near N.
 
         Plain descent: N ↦ T(N) = E(N)/½(a_i+a_j) keeps the cone of positive matrices, so its
         spectral radius is at most s wherever T(N) ⪯ sN for one N ≻ 0 (Collatz and Wielandt).
@@ -392,19 +401,19 @@ class SecondMoment:
 
 
 def noise_share(samples: int, batch_size: int) -> float:
-    """p = (n−B)/(B(n−1)): the share of the single rows in the second moment of a batch."""
+    """Return p = (n−B)/(B(n−1)), the weight of single rows in the second moment of a batch."""
     if batch_size == samples:
         return 0.0
     return (samples - batch_size) / (batch_size * (samples - 1))
 
 
 def _triangle(rows: np.ndarray) -> np.ndarray:
-    """A matrix with the same Gram matrix and no more rows than columns."""
+    """Return a matrix with the same Gram matrix and no more rows than columns."""
     return np.asarray(np.linalg.qr(rows, mode="r")) if len(rows) > rows.shape[1] else rows
 
 
 def _largest_quotient(image: np.ndarray, positive: np.ndarray) -> float:
-    """The least s with image ⪯ s·positive, or ∞ where `positive` is not positive definite."""
+    """Return the least s with image ⪯ s·positive, or ∞ if `positive` is not positive definite."""
     try:
         last = len(positive) - 1
         return float(eigh(image, positive, eigvals_only=True, subset_by_index=(last, last))[0])
@@ -440,20 +449,20 @@ class AlignedFamily:
         return SecondMoment(self.rows, np.eye(len(self.coordinates)), self.batch_size)
 
     def ratio(self, tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """(L−1)(‖p‖/t)^{2/(L−1)}, the weight of w*w*ᵀ in K_t."""
+        """Return (L−1)(‖p‖/t)^{2/(L−1)}, the weight of w*w*ᵀ in K_t."""
         return (self.depth - 1) * (self.norm * np.exp(-tau)) ** (2 / (self.depth - 1))
 
     def kernel(self, tau: float) -> Float[np.ndarray, "r r"]:
-        """K_t."""
+        """Return K_t."""
         w, weight = self.coordinates, self.ratio(np.array([tau]))[0]
         return np.exp(2 * tau) * np.eye(len(w)) + weight * np.outer(w, w)
 
     def top(self, tau: float, start: np.ndarray | None = None) -> TopMoment:
-        """S_B(K_t)."""
+        """Return S_B(K_t)."""
         return SecondMoment(self.rows, self.kernel(tau), self.batch_size).top(start)
 
     def cut(self, N: Float[np.ndarray, "r r"]) -> Cut:
-        """c, A and B of the lower bound that N gives."""
+        """Return c, A and B of the lower bound that N gives."""
         inside = self.unscaled.basis.T @ N @ self.unscaled.basis
         w = self.coordinates / np.linalg.norm(self.coordinates)
         top = float(np.sum(inside * self.unscaled.mean(inside)))
@@ -461,7 +470,7 @@ class AlignedFamily:
         return top, whole, float(self.eigenvalues @ (N @ w) ** 2)
 
     def heights(self, cuts: list[Cut], tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """The logarithm of the highest cut at each τ."""
+        """Return the logarithm of the highest cut at each τ."""
         c, A, B = np.array(cuts).T[..., None]
         b = self.ratio(tau) * float(np.sum(self.coordinates**2)) * np.exp(-2 * tau)
         # A − κB = (A − B) + B/(1+b), without cancellation where A = B
@@ -471,7 +480,7 @@ class AlignedFamily:
 def flattest(
     family: AlignedFamily, guess: float, tolerance: float
 ) -> tuple[float, float, float, float]:
-    """A lower bound of S_min(B), the value at the best t found, its upper bound, and log t.
+    """Return a lower bound of S_min(B), the value at the best t found, its upper bound, and log t.
 
     S_B(K_t) is evaluated where the highest cut is lowest, until both agree to `tolerance`.
     """
@@ -479,7 +488,7 @@ def flattest(
     cuts = [family.cut(np.outer(w, w))]  # grows without bound for t → 0
     tau, best, lower = guess, None, -np.inf
     found = None
-    for _ in range(MOST):
+    for _ in range(MAX_MINIMIZERS):
         found = family.top(tau, None if found is None else found.moment)
         cuts.append(family.cut(found.moment))
         if best is None or found.value < best[0].value:
@@ -494,7 +503,7 @@ def flattest(
 
 
 def _reach(family: AlignedFamily, cuts: list[Cut], level: float, tau: float) -> tuple[float, float]:
-    """An interval outside which the cuts are above this level."""
+    """Return an interval outside which the cuts are above this level."""
     ends = []
     for step in (-1.0, 1.0):
         # the first cut grows to the left and every cut to the right, at constant rates in the end
@@ -507,10 +516,10 @@ def _reach(family: AlignedFamily, cuts: list[Cut], level: float, tau: float) -> 
 def _lowest(
     family: AlignedFamily, cuts: list[Cut], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """A lower bound of the highest cut on [low, high], and where it is (nearly) lowest."""
+    """Return a lower bound of the highest cut on [low, high], and about where it is lowest."""
     falling, rising = -2 / (family.depth - 1), 2.0  # between which the slopes of all cuts lie
-    left = np.linspace(low, high, CELLS + 1)[:-1]
-    width = (high - low) / CELLS
+    left = np.linspace(low, high, SEARCH_CELLS + 1)[:-1]
+    width = (high - low) / SEARCH_CELLS
     lowest, at, settled = np.inf, low, np.inf
     while len(left):
         start, end = family.heights(cuts, left), family.heights(cuts, left + width)
@@ -521,6 +530,6 @@ def _lowest(
         bounds = start + falling * meeting
         open_cells = bounds < lowest - tolerance
         settled = min(settled, float(bounds[~open_cells].min(initial=np.inf)))
-        width /= SHARES
-        left = (left[open_cells, None] + width * np.arange(SHARES)).reshape(-1)
+        width /= CELL_PARTS
+        left = (left[open_cells, None] + width * np.arange(CELL_PARTS)).reshape(-1)
     return min(settled, lowest), at

@@ -1,4 +1,4 @@
-"""The global minimizer with weight decay, its sharpness, where it collapses (X-9, X-15).
+"""The global minimizer with weight decay, its sharpness and its collapse (X-9, X-15).
 
 For a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one, aligned), so
 F = ℓ + λΣ‖W_k‖_F² becomes ℓ(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L} (X-9, X-15). Among all w of one
@@ -12,7 +12,8 @@ For several outputs, with Θ = Σ_i σ_i u_iv_iᵀ, the objective is the sum ove
 
 because the u_i are orthogonal. So zero is the global minimizer exactly if no single part gains more
 than it costs, which makes λ_c a search over one number. The minimizer itself has no closed form: it
-is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge with a matrix that chooses itself.
+is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge whose matrix depends on the
+solution.
 """
 
 from __future__ import annotations
@@ -58,17 +59,17 @@ class DecayedMinimum:
     sharpness: float
     """S_λ = λ_max(∇²F), the same at every global minimizer."""
     collapsed: bool
-    """The minimizer is the zero network."""
+    """Whether the minimizer is the zero network."""
     product: Float[np.ndarray, "d q"] = field(repr=False)
     """Θ, the map of the minimizer (transposed, as `Problem.optimum`)."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     certified: bool = True
-    """Whether it is certain that no network has a smaller objective. Always for one output, white
-    data, one or two layers, rank-one Θ* and a collapsed network; for several outputs on other data
-    where the weight decay is weak enough. Else it is the best minimum found."""
+    """Whether no network has a smaller objective for certain. This is always so for one output,
+    white data, one or two layers, rank-one Θ* and a collapsed network, and for several outputs on
+    other data if the weight decay is weak enough. Otherwise this is the best minimum found."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_λ, or as momentum has it: above it descent on F leaves every global minimizer."""
+        """Return 2/S_λ (more with momentum), above which no global minimizer of F is stable."""
         return stability_limit(momentum, nesterov=nesterov) / self.sharpness
 
     @cached_property
@@ -77,7 +78,7 @@ class DecayedMinimum:
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
-        """The minimizer with hidden layers of this width: all layers share the singular values."""
+        """Return the minimizer with hidden layers of this width and equal singular values."""
         return balanced_factors(self.product, self.depth, hidden, self.readout)
 
 
@@ -85,13 +86,13 @@ class DecayedMinimum:
 def decayed_minimum(
     problem: Problem, depth: int, weight_decay: float, readout: ArrayLike | None = None
 ) -> DecayedMinimum:
-    """The global minimizer of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
+    """Return the global minimizer of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
 
     One output: w = (Σ̂ + μI)^{-1}Σ̂w* with μ = λ‖p‖^{−2/L}‖w‖^{2/L−2}, the best root of that scalar
     equation, or 0. Several outputs, white data (Σ̂ = cI on its range): each singular value of Θ*
-    solves min_s c(s−σ_i)² + λLs^{2/L}. Several outputs, other data: convex up to two layers; deeper
-    there is no closed form, and the best minimum found says whether it is `certified`. The penalty
-    is λ‖W‖², so its gradient is 2λW.
+    solves min_s c(s−σ_i)² + λLs^{2/L}. Several outputs, other data: the problem is convex up to two
+    layers; for deeper networks there is no closed form, and `certified` says whether the best
+    minimum found is certain to be global. The penalty is λ‖W‖², so its gradient is 2λW.
 
     Other convex losses, one output: the same with the ridge path of the loss (X-15). There is a
     minimizer even for separable data.
@@ -123,7 +124,7 @@ def decayed_minimum(
         sizes = np.concatenate([_shrunk(path, scaled, 1) for path in paths])
         found = (left[:, :rank] * sizes) @ right[:rank]
     else:
-        # the outputs outside the range of Θ* only cost
+        # outputs outside the range of Θ* only increase the cost
         target = values[:rank, None] * left[:, :rank].T
         turned, certified = decayed_several(eigenvalues, target, L, decay)
         found = turned.T @ right[:rank]
@@ -132,7 +133,7 @@ def decayed_minimum(
 
 @dataclass(frozen=True)
 class CriticalWeightDecay:
-    """Where the global minimizer becomes the zero network."""
+    """The weight decay at which the global minimizer becomes the zero network."""
 
     value: float
     """λ_c: for λ > λ_c the zero network is the only global minimizer (∞ for depth 1)."""
@@ -143,10 +144,10 @@ class CriticalWeightDecay:
 def critical_weight_decay(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> CriticalWeightDecay:
-    """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
+    """Return λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
 
-    L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
-    is exact for any data.
+    L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: λ_c is that of the rank-one part that vanishes last,
+    which is exact for any data.
 
     ```python
     import deeplin as dl, numpy as np
@@ -183,7 +184,7 @@ def _architecture(
 
 
 def _shrunk(path: RidgePath, decay: float, size: int) -> np.ndarray:
-    """Coordinates of the minimizer of ℓ(w) + λ'L‖w‖^{2/L}."""
+    """Return the coordinates of the minimizer of ℓ(w) + λ'L‖w‖^{2/L}."""
     best = path.best(decay)
     return np.zeros(size) if best is None else best.product
 
@@ -194,7 +195,7 @@ def _assemble(
     L = net.depth
     risk = float(problem.risk(product))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
-    # a part that is zero up to rounding would count: (1e-17)^{2/L} is not small
+    # remove parts that are zero up to rounding: (1e-17)^{2/L} is not small
     singular = singular[: numerical_rank(singular, max(product.shape))]
     return DecayedMinimum(
         weight_decay=decay,
@@ -210,7 +211,7 @@ def _assemble(
 
 
 def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.ndarray) -> float:
-    """S_λ = λ_max(∇²F) at the minimizer with this map.
+    """Return S_λ = λ_max(∇²F) at the minimizer with this map.
 
     At the zero network it is 2λ, and ‖p‖‖∇ℓ(0)‖ more for L = 2. One output (X-15):
     S_λ = max{4λ, λ_max(c²DHD + 2λ(I − (L−1)ŵŵᵀ))}, D = I + (√L − 1)ŵŵᵀ, c² = ‖p‖^{2/L}‖w‖^{2−2/L}.
@@ -220,7 +221,7 @@ def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.nd
         pull = float(np.linalg.norm(problem.value_and_gradient(product)[1], ord=2))
         return 2 * decay + (norm * pull if L == 2 else 0.0)
     if problem.outputs > 1:
-        # hidden units that are not in use add blocks with the eigenvalues 0 and 4λ
+        # unused hidden units add blocks with the eigenvalues 0 and 4λ
         width = int(np.linalg.matrix_rank(product))
         top = float(sharpness(problem, balanced_factors(product, L, width)).value) + 2 * decay
         return top if L == 1 else max(top, 4 * decay)
@@ -254,21 +255,21 @@ class RidgePath(ABC):
 
     depth: int
     spacing: float
-    """Spacing of the grid in log μ that is searched. Extremes are located by their slopes, so that
-    only two in the same cell would be missed."""
+    """Spacing of the grid in log μ that is searched. Extremes are located by sign changes of the
+    slope, so that only two in one cell would be missed."""
     pull: float
     """‖∇ℓ(0)‖."""
     level: float
-    """λ_max of H, the largest seen so far."""
+    """Largest λ_max of H computed so far."""
     most: float
     """ℓ(0) − inf ℓ."""
 
     @abstractmethod
     def at(self, mu: float) -> Point:
-        """The point w(μ)."""
+        """Return the point w(μ)."""
 
     def best(self, decay: float) -> Point | None:
-        """The global minimizer for λ' > 0, or None where that is w = 0.
+        """Return the global minimizer for λ' > 0, or None if it is w = 0.
 
         As dF/dN = 2N^{2/L−1}(λ' − μN^{2−2/L}), minima are where μN^{2−2/L} passes λ' upwards.
         """
@@ -290,7 +291,7 @@ class RidgePath(ABC):
         return found[int(np.argmin(costs))] if costs and min(costs) < 0 else None
 
     def collapse(self) -> tuple[float, float]:
-        """λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
+        """Return λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
 
         The supremum of (ℓ(0) − ℓ(w))/(L‖w‖^{2/L}); on the path it is where LμN² passes the gain.
         For L = 2 it is ‖∇ℓ(0)‖/2, reached continuously; for L ≥ 3 the norm jumps.
@@ -317,7 +318,7 @@ class RidgePath(ABC):
         slope: Callable[[float], float] | None,
         decay: float,
     ) -> list[float]:
-        """All log μ where a function grows through zero, for minima at strengths from `decay` on.
+        """Return all log μ where a function increases through zero, for strengths ≥ `decay`.
 
         F ≤ F(0) bounds the norm of a minimizer, N^{2/L} ≤ (ℓ(0) − inf ℓ)/(λ'L), and with it
         μ = λ'N^{2/L−2} from below; from (λ_max(H)/2)·L/(L−2) on, μN^{2−2/L} only falls.
@@ -330,7 +331,7 @@ class RidgePath(ABC):
             while function(high) <= 0 and high < 60 + np.log(self.level):
                 high += 2.0
             return [root(function, low, high)] if function(low) < 0 < function(high) else []
-        grid, values = [low], [function(low)]  # which may raise the level
+        grid, values = [low], [function(low)]  # this may raise the level
         while grid[-1] <= np.log(self.level / 2 * L / (L - 2)) + step:
             grid.append(grid[-1] + step)
             values.append(function(grid[-1]))
@@ -344,7 +345,7 @@ class RidgePath(ABC):
 
 
 class SquaredPath(RidgePath):
-    """In the eigenbasis of Σ̂, w(μ)_i = ℓ_i w*_i/(ℓ_i + μ), from ℓ_i > 0 and w*_i."""
+    """Path of squared loss: w(μ)_i = ℓ_i w*_i/(ℓ_i + μ) in the eigenbasis of Σ̂, with ℓ_i > 0."""
 
     spacing = 0.02
 
@@ -357,7 +358,7 @@ class SquaredPath(RidgePath):
         self.most = float(eigenvalues @ coordinates**2)
 
     def at(self, mu: float) -> Point:
-        """In closed form; the gain Σℓ_i w*_i²(1 − (μ/(ℓ_i+μ))²) without cancellation."""
+        """Return the point in closed form, with its gain Σℓ_i w*_i²(1 − (μ/(ℓ_i+μ))²)."""
         shares = self.eigenvalues / (self.eigenvalues + mu)
         w = shares * self.coordinates
         square = float(w @ w)
@@ -367,7 +368,7 @@ class SquaredPath(RidgePath):
 
 
 class LossPath(RidgePath):
-    """By Newton's method, each point from the nearest one known."""
+    """Path computed by Newton's method, each point from the nearest known one."""
 
     spacing = 0.1
 
@@ -380,7 +381,7 @@ class LossPath(RidgePath):
         self._points: dict[float, tuple[Point, np.ndarray]] = {}
 
     def at(self, mu: float) -> Point:
-        """The ridge solution and how fast its norm falls."""
+        """Return the ridge solution and the rate at which its norm decreases."""
         if mu in self._points:
             return self._points[mu][0]
         problem = self.problem
@@ -402,22 +403,22 @@ class LossPath(RidgePath):
         return point
 
 
-SPACING = 0.02
+GRID_SPACING = 0.02
 """Spacing of the grid in log τ; the logarithm searched there has slopes of at most one."""
-STEPS, SETTLED, GONE = 20_000, 1e-14, 1e-9
-"""Largest number of ridge steps, change at which they end, and size of a part that counts as 0."""
+RIDGE_STEPS, RIDGE_TOLERANCE, ZERO_TOLERANCE = 20_000, 1e-14, 1e-9
+"""Maximum number of ridge steps, change at which they stop, and size of a part that counts as 0."""
 
 Matrix = Float[np.ndarray, "q r"]
 Levels = Float[np.ndarray, " r"]
 
 
 def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[float, float]:
-    """λ_c and the norm of Θ just below it, from the eigenvalues ℓ of Σ̂ and Θ* in its eigenbasis.
+    """Return λ_c and the norm of Θ just below it, from the eigenvalues ℓ and Θ* in their basis.
 
     The best σ of one part uvᵀ leaves λ_c = C max over unit v of ‖Θ*Σ̂v‖^{2−2/L}(vᵀΣ̂v)^{2/L−1},
     C = ((L−2)/(L−1))^{1−2/L}/(L−1). By the weighted mean inequality (vᵀΣ̂v)^θ = min over τ of vᵀD_τv
-    with D_τ = θτ^{θ−1}Σ̂ + (1−θ)τ^θI, θ = (L−2)/(L−1), so the maximum over v is an eigenvalue, and
-    one search over τ between the ends of the spectrum is left.
+    with D_τ = θτ^{θ−1}Σ̂ + (1−θ)τ^θI, θ = (L−2)/(L−1), so the maximum over v is an eigenvalue,
+    which leaves a search over τ between the ends of the spectrum.
     """
     L = depth
     if L == 1:
@@ -442,11 +443,11 @@ def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[flo
 def decayed_several(
     levels: Levels, target: Matrix, depth: int, decay: float
 ) -> tuple[Matrix, bool]:
-    """Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
+    """Return Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
 
-    One layer is a ridge. Two: the penalty is 2λ times the nuclear norm, so the problem is convex
-    and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper: the best of descents that start from Θ* and
-    from each of its truncations, certified where `_unique` holds.
+    One layer is a ridge. For two layers the penalty is 2λ times the nuclear norm, so the problem is
+    convex and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper networks: the best of descents that
+    start from Θ* and from each of its truncations, certified if `_unique` holds.
     """
     if depth == 1:
         return target * levels / (levels + decay), True
@@ -466,47 +467,47 @@ def decayed_several(
 
 
 def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float) -> Matrix:
-    """Ridges on the columns and on the rows of Θ in turn, until neither changes it.
+    """Apply ridges to the columns and the rows of Θ in turn until neither changes it.
 
     Σσ^{2/L} is concave in ΘΘᵀ and in ΘᵀΘ, so each minimizes an objective that lies above F and
     touches it at Θ: F never grows. The first keeps the column space, the second the row space.
     """
     theta = start
-    for _ in range(STEPS):
+    for _ in range(RIDGE_STEPS):
         before = theta
         left, _, ridge = _parts(theta, L, decay)
         theta = left @ ((left.T @ target) * (levels / (levels + ridge[:, None])))
         _, right, ridge = _parts(theta, L, decay)
         inner = (right * levels) @ right.T + np.diag(ridge)
         theta = (target * levels) @ right.T @ np.linalg.solve(inner, right)
-        if np.linalg.norm(theta - before) <= SETTLED * np.linalg.norm(theta):
+        if np.linalg.norm(theta - before) <= RIDGE_TOLERANCE * np.linalg.norm(theta):
             break
     return theta
 
 
 def _parts(theta: Matrix, L: int, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Left and right singular vectors of the parts that are not gone, and μ_i = λσ_i^{2/L−2}."""
+    """Return the singular vectors of the parts that remain, and μ_i = λσ_i^{2/L−2}."""
     left, values, right = np.linalg.svd(theta, full_matrices=False)
-    alive = values > GONE * values[0]
+    alive = values > ZERO_TOLERANCE * values[0]
     return left[:, alive], right[alive], decay * values[alive] ** (2 / L - 2)
 
 
 def _cost(levels: Levels, target: Matrix, theta: Matrix, L: int, decay: float) -> float:
-    """F − R_min."""
+    """Return F − R_min."""
     _, _, ridge = _parts(theta, L, decay)
     penalty = decay * np.sum((ridge / decay) ** (1 / (1 - L)))  # Σσ^{2/L}
     return float(np.sum((theta - target) ** 2 * levels) + L * penalty)
 
 
 def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: float) -> bool:
-    """Whether F has only one stationary point among all Θ whose objective is at most this one's.
+    """Return whether F has one stationary point among the Θ with at most this objective.
 
     Such Θ have the range of Θ* (projecting on it lowers F), and a gap g with
     g + λLΣσ_i(Θ)^{2/L} ≤ F − R_min, σ_i(Θ) ≥ σ_i(Θ*) − √(g/ℓ_min) (Weyl): iterate the two. On that
     convex set the curvature of the risk, 2ℓ_min, must exceed the most negative one of the
     penalty, 2λ(1−2/L)s^{2/L−2} at the smallest singular value s.
     """
-    present = values[values > GONE * values[0]]
+    present = values[values > ZERO_TOLERANCE * values[0]]
     gap = cost
     for _ in range(100):
         least = np.maximum(present - np.sqrt(gap / levels.min()), 0.0)
@@ -518,8 +519,8 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
 
 
 def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The largest value of a function on an interval, and where: a grid, then its best cell."""
-    grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
+    """Return the largest value of a function on an interval and its place, by a refined grid."""
+    grid = np.linspace(low, high, 2 + int((high - low) / GRID_SPACING))
     heights = [function(point) for point in grid]
     k = int(np.argmax(heights))
     best = heights[k], float(grid[k])

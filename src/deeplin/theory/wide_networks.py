@@ -1,9 +1,10 @@
-"""What training leaves beside the data in a wide network, without simulating it (X-25 to X-30).
+"""Laws of the part of a trained wide network orthogonal to the data (X-25 to X-30).
 
-W_1 ~ N(0, α²) (m×d), identity in between, W_L ~ N(0, β²) (q×m), trained to interpolation. With
-U = W_2ᵀ…W_Lᵀ the part of Θ that the data do not see is Θ_⊥ = (I−P)W_1(0)ᵀU, and U is independent of
-W_1(0)(I−P): so E‖Θ−Θ_min‖² = α²(d−n)E‖U‖² and the risk grows by α²tr((I−P)Σ)E‖U‖² (X-25). Here
-stand the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s_i the singular values of Θ_min.
+W_1 ~ N(0, α²) (m×d), identity in between, W_L ~ N(0, β²) (q×m), trained to interpolation. With U =
+W_2ᵀ…W_Lᵀ the part of Θ orthogonal to the data is Θ_⊥ = (I−P)W_1(0)ᵀU, and U is independent of
+W_1(0)(I−P): so E‖Θ−Θ_min‖² = α²(d−n)E‖U‖² and the risk grows by α²tr((I−P)Σ)E‖U‖² (X-25). This
+module has the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s_i the singular values of
+Θ_min.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from deeplin.theory.architecture import root
 from deeplin.theory.benign_overfitting import require_interpolation, unseen_trace
 
 LAZY, RICH = 0.01, 1.0
-"""Squared relative motion of the layers below which a network is called lazy, above which rich."""
+"""Squared relative motion of the layers below which a network is lazy, and above which rich."""
 STATUS = {
     "X-6": "exact: a zero first layer leaves nothing beside the data",
     "X-27": "theorem in the limit of width, any α and depth; finite width to leading order",
@@ -34,12 +35,12 @@ STATUS = {
     "X-29": "leading order in the motion of the layers",
     "X-30": "limit of width, by one deterministic flow",
 }
-"""What is proved about the value that each method gives."""
+"""Status of the value of each method: exact, theorem or leading order."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """What a wide network keeps beside the data after training, in the mean over its start."""
+    """Mean effect, over the start, of the part of a trained wide network orthogonal to the data."""
 
     distance: float
     """E‖Θ(∞) − Θ_min‖_F², squared (X-25)."""
@@ -52,13 +53,13 @@ class Law:
     method: str
     """The result that gave it: X-6, X-27, X-28, X-29 or X-30."""
     regime: str
-    """`lazy`, `intermediate` or `rich`: how far the layers move."""
+    """`lazy`, `intermediate` or `rich`, by how far the layers move."""
     error: float
     """Estimated relative error of the three means, from the terms left out."""
 
     @property
     def status(self) -> str:
-        """What of the method is a theorem and what is leading order."""
+        """Which part of the method is a theorem and which is leading order."""
         return STATUS[self.method]
 
     def _repr_html_(self) -> str:
@@ -75,7 +76,7 @@ class Law:
 
 
 class Start(NamedTuple):
-    """A random start and the size of what it has to learn."""
+    """A random start and the singular values of the target."""
 
     singular: Float[np.ndarray, " q"]
     """s_i of Θ_min, one for each output."""
@@ -112,7 +113,7 @@ class Start(NamedTuple):
 
 
 class Modes(NamedTuple):
-    """The mean squared singular values of U(∞), how they were found, and their relative error."""
+    """Mean squared singular values of U(∞), with their method and relative error."""
 
     squares: Float[np.ndarray, " q"]
     method: str
@@ -127,7 +128,7 @@ def wide_law(
     beta: float,
     population: Population | None = None,
 ) -> Law:
-    """Mean distance to Θ_min and mean added risk of a trained wide network (X-25 to X-30).
+    """Return mean distance to Θ_min and mean added risk of a trained wide network (X-25 to X-30).
 
     Gradient flow (or descent with stable steps) to interpolation from W_1 ~ N(0, α²), identity in
     between, W_L ~ N(0, β²):
@@ -174,7 +175,7 @@ def wide_law(
 
 
 def expected_modes(start: Start) -> Modes | None:
-    """The law in closed form, or None where only a flow gives it (X-30)."""
+    """Return the law in closed form, or None if it needs a flow (X-30)."""
     if start.alpha == 0:
         # U is that of X-28 with a = 0, but nothing multiplies it
         return Modes(_vanishing_first(start), "X-6", 0.0)
@@ -190,7 +191,7 @@ def expected_modes(start: Start) -> Modes | None:
 
 
 def learned_share(singular: np.ndarray, scale: float, depth: int) -> np.ndarray:
-    """κ_i ≥ 0 with κ(1+κ)^{L−2}(z+κ) = s_i², the root of X-27 (z = a²) and X-28 (z = b²)."""
+    """Return κ_i ≥ 0 with κ(1+κ)^{L−2}(z+κ) = s_i², the root of X-27 (z = a²) and X-28 (z = b²)."""
     return np.array([_share(float(s), scale, depth - 2) for s in np.atleast_1d(singular)])
 
 
@@ -209,7 +210,10 @@ def _share(s: float, z: float, hidden: int) -> float:
 
 
 def zero_last_modes(singular: np.ndarray, scale: float, depth: int) -> np.ndarray:
-    """s_i²/(z+κ_i(z)), whose sum is v(z) of X-27: β = 0 and W_1(0)Q with columns of norm √z."""
+    """Return s_i²/(z+κ_i(z)), whose sum is v(z) of X-27.
+
+    It holds for β = 0 and W_1(0)Q with columns of norm √z.
+    """
     if scale == 0 and np.any(singular == 0):
         safe = np.where(singular > 0, singular, 1.0)
         return np.where(singular > 0, zero_last_modes(safe, scale, depth), 0.0)
@@ -219,7 +223,7 @@ def zero_last_modes(singular: np.ndarray, scale: float, depth: int) -> np.ndarra
 def zero_first_modes(
     singular: np.ndarray, scale: float, depth: int, start: float | None = None
 ) -> np.ndarray:
-    """(b²+x_i)(1+x_i)^{L−2}, x_i the root of X-28, for α → 0 and W_LW_Lᵀ = b²I at the start.
+    """Return (b²+x_i)(1+x_i)^{L−2}, x_i the root of X-28, for α → 0 and initial W_LW_Lᵀ = b²I.
 
     The bounds for other starts have one singular value of W_L(0), squared, in the root (`scale`)
     and another one in the place of b² (`start`).
@@ -233,10 +237,10 @@ def _vanishing_first(start: Start) -> np.ndarray:
 
 
 def _zero_last(start: Start) -> Modes:
-    """X-27 at finite width: a² is α²(m−n−1) when lazy, which is exact, and α²m when rich.
+    """Return X-27 at finite width: a² is α²(m−n−1) when lazy (exact), and α²m when rich.
 
-    In between the two are weighed by a²/(a²+κ); their difference, which vanishes at both ends, is
-    the error, with what a width near n leaves out.
+    In between the two are weighted by a²/(a²+κ); the error estimate is their difference, which
+    vanishes at both ends, plus the finite-width terms.
     """
     s, L, m, spare = start.singular, start.depth, start.width, start.width - start.samples - 1
     share = start.a2 / (start.a2 + learned_share(s, start.a2, L))
@@ -248,12 +252,12 @@ def _zero_last(start: Start) -> Modes:
 
 
 def _stiffness(a2: float, b2: float, depth: int) -> float:
-    """κ = a² + b² + (L−2)a²b²; 2‖X‖²κ is the sharpness of ℒ at a wide start (X-31)."""
+    """Return κ = a² + b² + (L−2)a²b²; 2‖X‖²κ is the sharpness of ℒ at a wide start (X-31)."""
     return a2 + b2 + (depth - 2) * a2 * b2
 
 
 def lazy_coefficient(a2: float, b2: float, depth: int) -> float:
-    """c_L(a, b), the share of ‖Θ_min‖² that training adds to ‖U‖² (X-29); a²c_L ≤ 3/2."""
+    """Return c_L(a, b), the share of ‖Θ_min‖² that training adds to ‖U‖² (X-29); a²c_L ≤ 3/2."""
     hidden = depth - 2
     first = a2 * (1 + hidden * b2) ** 2
     last = b2 * (1 + hidden * (a2 + b2) + a2 * b2 * hidden * (hidden - 1) / 2)
@@ -261,7 +265,7 @@ def lazy_coefficient(a2: float, b2: float, depth: int) -> float:
 
 
 def lazy_modes(start: Start) -> Modes:
-    """E‖U‖² = β²mq + c_L‖Θ_min‖² + (c_L − 2(1+ℓb²)/κ)α²β²mnq, mode by mode (X-29).
+    """Return E‖U‖² = β²mq + c_L‖Θ_min‖² + (c_L − 2(1+ℓb²)/κ)α²β²mnq, mode by mode (X-29).
 
     The coefficient of ‖Θ_min‖² has a² = α²(m−n−1), b² = β²(m−q−1); the others a² = α²m, b² = β²m.
     """
@@ -275,12 +279,15 @@ def lazy_modes(start: Start) -> Modes:
 
 
 def _coarse(start: Start) -> float:
-    """What finite width leaves out: (n+q+1)/m."""
+    """Return (n+q+1)/m, the size of the finite-width terms that are left out."""
     return (start.samples + len(start.singular) + 1) / start.width
 
 
 def lazy_motion(singular: np.ndarray, a2: float, b2: float, depth: int) -> float:
-    """‖U(∞) − U(0)‖² of a wide lazy network (X-29), ∝ (L−2+1/b²)²/(1+(L−2)a²)² in the depth."""
+    """Return ‖U(∞) − U(0)‖² of a wide lazy network (X-29).
+
+    It grows with the depth as (L−2+1/b²)²/(1+(L−2)a²)².
+    """
     hidden, kappa = depth - 2, _stiffness(a2, b2, depth)
     first = a2 * (1 + hidden * b2) ** 2 * np.sum(singular**2) / kappa**2
     bracket = b2**1.5 * (hidden + a2 * hidden * (hidden - 1) / 2) + np.sqrt(b2) * (1 + hidden * a2)
@@ -290,7 +297,7 @@ def lazy_motion(singular: np.ndarray, a2: float, b2: float, depth: int) -> float
 def wide_limit(
     problem: Problem, depth: int, a2: float, b2: float
 ) -> tuple[Float[np.ndarray, "r q"], Float[np.ndarray, "r q"]]:
-    """U(0) and U(∞) of an infinitely wide network, by one deterministic flow (X-30).
+    """Return U(0) and U(∞) of an infinitely wide network, by one deterministic flow (X-30).
 
     The flow of A(0) = [aI_n; 0], W_k = I_{n+q}, B(0) = [0, bI_q] on the data in their own span.
     """

@@ -1,4 +1,4 @@
-"""Benign overfitting (BO): the data, what training does beside them, convergence, the risk.
+"""Benign overfitting (BO): the data, training orthogonal to them, convergence, the risk.
 
 α and β are measured on the singular values of the initial layers (errata E-6). The paper's flow
 lacks the factor 2 of the gradient (errata E-5): the flow of the true gradient judged here runs
@@ -38,7 +38,7 @@ from deeplin.theory.benign_overfitting import (
 
 @statement("BO-D2.1")
 def ranks(context: Context) -> list[Check]:
-    """r_j ≤ R_j ≤ r_j² for every j with a nonzero tail, which any spectrum must satisfy."""
+    """Check r_j ≤ R_j ≤ r_j² for every j with a nonzero tail, which holds for any spectrum."""
     population = context.require_population()
     found = effective_ranks(population.spectrum)
     small, large = found.small[None, None], found.large[None, None]
@@ -47,7 +47,7 @@ def ranks(context: Context) -> list[Check]:
 
 @statement("BO-D2.2")
 def tail_index(context: Context) -> Check:
-    """k, for the caller's b."""
+    """Report k, for the caller's b."""
     return value(context.require_tail().k, "k")
 
 
@@ -67,7 +67,7 @@ for _id in ("BO-A1", "BO-A2", "BO-A3", "BO-A4"):
 
 @statement("BO-A5")
 def full_rank(context: Context) -> list[Check]:
-    """d > n and rank X = n; given the population, no eigenvector of Σ lies in the span of the rows.
+    """Check d > n and rank X = n; with a population, no eigenvector of Σ lies in the row space.
 
     X(I − vvᵀ) loses rank exactly if v is in that span, ‖P_Xv‖ = 1. As "almost surely" means one
     eigenvector at a time, the eigenvectors are a fixed basis, not every vector of an eigenspace.
@@ -87,7 +87,7 @@ def full_rank(context: Context) -> list[Check]:
 
 
 def _eigenvectors(covariance) -> np.ndarray | None:
-    """Eigenvectors of Σ; None for the coordinate axes."""
+    """Return the eigenvectors of Σ; None for the coordinate axes."""
     if isinstance(covariance, Factored):
         left, _, _ = np.linalg.svd(covariance.factor, full_matrices=False)
         if np.ptp(covariance.diagonal) > 0:
@@ -98,7 +98,7 @@ def _eigenvectors(covariance) -> np.ndarray | None:
 
 @statement("BO-D2.5", Context.wide_data)
 def interpolant(context: Context) -> Check:
-    """It interpolates: XΘ_min = Y."""
+    """Check that Θ_min interpolates: XΘ_min = Y."""
     X, Y = context.problem.require_data("the minimum-norm interpolant")
     residual = np.linalg.norm(X @ context.problem.optimum.reshape(len(X.T), -1) - Y)
     return Check(residual, 0.0, scale=np.linalg.norm(Y))
@@ -106,21 +106,21 @@ def interpolant(context: Context) -> Check:
 
 @statement("BO-L4.3")
 def input_norm(context: Context) -> Check:
-    """The measured constant."""
+    """Report the measured constant."""
     largest = context.require_population().spectrum[0]
     return context.with_constant(context.input_norm, np.sqrt(largest * context.problem.samples))
 
 
 @statement("BO-L5.6")
 def input_frobenius(context: Context) -> Check:
-    """The measured constant."""
+    """Report the measured constant."""
     total = np.sum(context.require_population().spectrum)
     return context.with_constant(context.input_frobenius, np.sqrt(total * context.problem.samples))
 
 
 @statement("BO-L5.7")
 def target_norm(context: Context) -> Check:
-    """The measured constant."""
+    """Report the measured constant."""
     problem = context.problem
     truth = np.linalg.norm(context.require_population().optimum)
     noise = np.sqrt(problem.outputs * problem.samples)
@@ -129,13 +129,13 @@ def target_norm(context: Context) -> Check:
 
 @statement("BO-sigma-min", Context.wide_data)
 def smallest_singular_value(context: Context) -> Check:
-    """√s_k ≤ c σ_min(X): the measured constant."""
+    """Report the measured constant of √s_k ≤ c σ_min(X)."""
     return context.with_constant(np.sqrt(context.require_tail().sum), context.smallest_singular)
 
 
 @statement("BO-trace")
 def noise_trace(context: Context) -> Check:
-    """The measured constant."""
+    """Report the measured constant."""
     population = context.require_population()
     context.wide_data()
     n, k, _, rank = context.require_tail()
@@ -144,7 +144,7 @@ def noise_trace(context: Context) -> Check:
 
 @statement("BO-D3.3")
 def spiked(context: Context) -> list[Check]:
-    """Its effective ranks in closed form."""
+    """Check the effective ranks of the spike in closed form."""
     population = context.require_population()
     k, epsilon = context.require_spike()
     found, tail = effective_ranks(population.spectrum), population.dimension - k
@@ -159,18 +159,18 @@ def spiked(context: Context) -> list[Check]:
 
 @statement("BO-D2.3", Context.identity_middle)
 def random_start(context: Context) -> Check:
-    """β measured on the last layer, in the caller's normalisation."""
+    """Report β of the last layer, in the caller's normalisation."""
     return value(context.scales[1], "β")
 
 
 @statement("BO-D2.4", Context.stays_finite)
 def perpetual_bound(context: Context) -> Check:
-    """The smallest B over the records."""
+    """Report the smallest B over the records."""
     return value(context.bound[-1], "B")
 
 
 def _product_rate(quadratic, network):
-    """dΘ/dt under dW/dt = −∇R, by differentiation through the product alone."""
+    """Return dΘ/dt under dW/dt = −∇R, by differentiating the product only."""
     slope = jax.grad(linear_risk, argnums=1)(quadratic, network)
     weights = jax.tree.map(lambda leaf: -leaf, slope.weights)
 
@@ -185,7 +185,7 @@ _product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
 
 @statement("BO-L4.4", Context.stays_finite)
 def product_rate(context: Context) -> Check:
-    """The formula against automatic differentiation, at the start and at the end."""
+    """Check the formula against automatic differentiation, at the start and at the end."""
     n, shape = context.problem.samples, (context.batch, context.widths[0], -1)
     errors, sizes = [], []
     for record, network in ((0, context.run.initial), (-1, context.run.network)):
@@ -199,7 +199,7 @@ def product_rate(context: Context) -> Check:
 
 
 def _pulled_back(context: Context, record: int) -> np.ndarray:
-    """Σ_j A_jᵀ(A_j g)(V_jᵀV_j), by Horner's rule from the last layer down, (batch, d, q)."""
+    """Return Σ_j A_jᵀ(A_j g)(V_jᵀV_j), by Horner's rule from the last layer down, (batch, d, q)."""
     total = 0.0
     for j in range(context.depth, 0, -1):
         above = context.backward[j][record if len(context.backward[j]) > 1 else 0]
@@ -211,23 +211,23 @@ def _pulled_back(context: Context, record: int) -> np.ndarray:
 
 @statement("BO-L4.5", Context.under_flow)
 def perpendicular_growth(context: Context) -> Check:
-    """At every record, with B and the integral up to it.
+    """Check the bound at every record, with B and the integral up to it.
 
-    The gradient's factor 2 (errata E-5) is made up for by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
-    printed constant stands.
+    The gradient's factor 2 (errata E-5) is compensated by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
+    printed constant is valid.
     """
     return _growth(context, 1.0)
 
 
 def _growth(context: Context, factor) -> Check:
-    """‖Θ_⊥(t)‖ ≤ ‖Θ_⊥(0)‖ + factor·(L−1)B²‖X‖_2∫√ℒ, for a factor (batch,)."""
+    """Check ‖Θ_⊥(t)‖ ≤ ‖Θ_⊥(0)‖ + factor·(L−1)B²‖X‖_2∫√ℒ, for a factor (batch,)."""
     context.wide_data()
     growth = (context.depth - 1) * context.bound**2 * context.input_norm * context.path
     return _perpendicular_below(context, context.perpendicular_norm[:1] + factor * growth)
 
 
 def _perpendicular_below(context: Context, right, where=True) -> Check:
-    """‖Θ_⊥(t)‖ ≤ right along a gradient flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
+    """Check ‖Θ_⊥(t)‖ ≤ right along a flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
     size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     after, slack = context.later & where, context.flow_tolerance
     return Check(context.perpendicular_norm, right, where=after, slack=slack, scale=size)
@@ -235,7 +235,7 @@ def _perpendicular_below(context: Context, right, where=True) -> Check:
 
 @statement("E-4", Context.under_flow, Context.wide_data)
 def printed_zero_case(context: Context) -> Check:
-    """The printed claim, judged: it is false for β = 0 with a random first layer."""
+    """Judge the printed claim, which is false for β = 0 with a random first layer."""
     zero = context.perpendicular_norm[0] == 0
     if not np.any(zero):
         raise NotApplicable("for maps that start at Θ_⊥ = 0")
@@ -244,8 +244,8 @@ def printed_zero_case(context: Context) -> Check:
 
 @statement("BO-L5.3", Context.stays_finite, Context.wide_data)
 def perpendicular_from_first_layer(context: Context) -> Check:
-    """Projecting the product, or the first layer before multiplying."""
-    first = context.problem.spectrum.beside(context.weights[0].mT)
+    """Compare projecting the product with projecting the first layer before multiplying."""
+    first = context.problem.spectrum.orthogonal_part(context.weights[0].mT)
     difference = context.perpendicular - first @ context.backward[1]
     scale = np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1)
     return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
@@ -253,27 +253,27 @@ def perpendicular_from_first_layer(context: Context) -> Check:
 
 @statement("BO-L5.4", Context.stays_finite, Context.wide_data)
 def first_layer_beside_data(context: Context) -> Check:
-    """For descent as for flow: its gradients have their rows in the span of the data."""
-    change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
+    """Check descent and flow: gradients of W_1 have their rows in the span of the data."""
+    change = context.problem.spectrum.orthogonal_part((context.weights[0] - context.initial[0]).mT)
     sizes = context.layer_norms[..., 0]
     return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
 
 
 @statement("BO-L5.5", Context.under_flow)
 def perpendicular_growth_from_first_layer(context: Context) -> Check:
-    """At every record, with B and the integral up to it."""
+    """Check the bound at every record, with B and the integral up to it."""
     return _growth(context, 2 * np.linalg.norm(context.initial[0], 2, axis=(-2, -1)))
 
 
 @statement("BO-D5.1")
 def good_start(context: Context) -> Check:
-    """The smallest c for which the initialization is good."""
+    """Report the smallest c for which the initialization is good."""
     spread = np.max(_spread(context), axis=0)
     return context.with_constant(np.maximum(spread, _start_of_the_loss(context)), 1.0)
 
 
 def _spread(context: Context) -> np.ndarray:
-    """α/σ_min, σ_max/α of W_1(0) and β/σ_min, σ_max/β of W_L(0), (4, batch)."""
+    """Return α/σ_min, σ_max/α of W_1(0) and β/σ_min, σ_max/β of W_L(0), (4, batch)."""
     context.identity_middle()
     if "width" in context.run.evidence:
         raise NotApplicable("for weights that were formed; this wide network was not")
@@ -286,7 +286,7 @@ def _spread(context: Context) -> np.ndarray:
 
 
 def _start_of_the_loss(context: Context) -> np.ndarray:
-    """ℒ(0)/(‖Y‖² + α²β²q‖X‖_F²log(n/δ)/m), (batch,)."""
+    """Return ℒ(0)/(‖Y‖² + α²β²q‖X‖_F²log(n/δ)/m), (batch,)."""
     alpha, beta = context.scales
     chance = np.log(context.problem.samples / context.constants.delta)
     spread = (alpha * beta * context.input_frobenius) ** 2 * context.problem.outputs * chance
@@ -294,7 +294,7 @@ def _start_of_the_loss(context: Context) -> np.ndarray:
 
 
 def _wide(context: Context) -> dict[str, Hypothesis]:
-    """m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
+    """Return the hypothesis m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
     needed = context.problem.dimension + context.problem.outputs - np.log(context.constants.delta)
     enough = Hypothesis(context.width, "≥", (context.constants.c or 1.0) * needed)
     return {"m ≥ c(d + q + log(1/δ))": enough}
@@ -302,7 +302,7 @@ def _wide(context: Context) -> dict[str, Hypothesis]:
 
 @statement("BO-LB.1", _wide)
 def singular_values_at_start(context: Context) -> list[Check]:
-    """All four, as ratios of at most 2."""
+    """Check all four bounds, as ratios of at most 2."""
     names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
     nonzero = [scale > 0 for scale in context.scales for _ in range(2)]
     rows = zip(_spread(context), names, nonzero, strict=True)
@@ -311,12 +311,12 @@ def singular_values_at_start(context: Context) -> list[Check]:
 
 @statement("BO-LB.2", _wide, Context.identity_middle)
 def loss_at_start(context: Context) -> Check:
-    """The measured constant."""
+    """Report the measured constant."""
     return context.with_constant(_start_of_the_loss(context), 1.0)
 
 
 def _good(context: Context) -> dict[str, Hypothesis]:
-    """β ≥ 2 and a good start, which for the lemmas means the event of BO-LB.1."""
+    """Return the hypotheses β ≥ 2 and a good start, which in the lemmas is the event of BO-LB.1."""
     first, last = (np.max(part, axis=0) for part in np.split(_spread(context), 2))
     worst = np.maximum(np.where(context.scales[0] == 0, 0.0, first), last)
     return {
@@ -326,13 +326,13 @@ def _good(context: Context) -> dict[str, Hypothesis]:
 
 
 def _decay_rate(context: Context) -> np.ndarray:
-    """β²σ_min²(X)/(4e), (batch,)."""
+    """Return β²σ_min²(X)/(4e), (batch,)."""
     return (context.scales[1] * context.smallest_singular) ** 2 / (4 * np.e)
 
 
 @statement("BO-LB.3")
 def decay_while_lazy(context: Context) -> Check:
-    """At every record: −dℒ/dt is the squared norm of the gradient of ℒ = nR."""
+    """Check the rate −dℒ/dt at every record, the squared norm of the gradient of ℒ = nR."""
     met = _good(context) | context.stays_finite()
     speed = context.problem.samples**2 * np.sum(context.gradient_squares, axis=-1)
     return Check(_decay_rate(context) * context.loss, speed, where=context.lazy, hypotheses=met)
@@ -340,12 +340,12 @@ def decay_while_lazy(context: Context) -> Check:
 
 @statement("BO-LB.4")
 def decay_as_long_as_lazy(context: Context) -> Check:
-    """At every record up to which all layers stayed near their start."""
+    """Check the decay at every record up to which all layers stayed near their start."""
     return _decay(context, _good(context), np.logical_and.accumulate(context.lazy, axis=0))
 
 
 def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
-    """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
+    """Check ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
     factor = np.exp(-_decay_rate(context) * context.time)
     details = {"where": context.later & where, "slack": context.flow_tolerance}
     met = context.under_flow() | hypotheses
@@ -354,7 +354,7 @@ def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) 
 
 @statement("BO-LB.5")
 def stays_lazy(context: Context) -> Check:
-    """The lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
+    """Check the lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
     conditions: dict = _good(context) | _start_conditions(context)
     decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
     known = np.finfo(float).eps * context.target_norm**2
@@ -365,7 +365,7 @@ def stays_lazy(context: Context) -> Check:
 
 
 def _start_conditions(context: Context) -> dict[str, Hypothesis]:
-    """The conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
+    """Return the conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
     problem, L = context.problem, context.depth
     c, chance = context.constants.c or 1.0, np.log(problem.samples / context.constants.delta)
     alpha, beta = context.scales
@@ -383,7 +383,7 @@ def _start_conditions(context: Context) -> dict[str, Hypothesis]:
 
 @statement("BO-P5.2", Context.identity_middle)
 def convergence(context: Context) -> list[Check]:
-    """All its parts; part 2 as it is true, over the subsets of layers with the first (E-19)."""
+    """Check all parts; part 2 as corrected, over subsets of layers with the first (E-19)."""
     conditions = _start_conditions(context)
     flow, start = context.under_flow() | conditions, _start_of_the_loss(context)
     bound, size = context.bound_with_first[-1], _printed_bound(context)
@@ -399,14 +399,14 @@ def convergence(context: Context) -> list[Check]:
 
 
 def _printed_bound(context: Context) -> np.ndarray:
-    """(α + 1/L)β, (batch,)."""
+    """Return (α + 1/L)β, (batch,)."""
     alpha, beta = context.scales
     return (alpha + 1 / context.depth) * beta
 
 
 @statement("E-19", Context.identity_middle)
 def printed_bound_on_all_subsets(context: Context) -> list[Check]:
-    """The c it needs, about L for small α, since the last layer alone has norm β."""
+    """Report the required c, about L for small α, since the last layer alone has norm β."""
     size = _printed_bound(context)
     flow = context.under_flow() | _start_conditions(context)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -419,14 +419,14 @@ def printed_bound_on_all_subsets(context: Context) -> list[Check]:
 
 @statement("E-24", Context.identity_middle)
 def printed_bound_on_the_product(context: Context) -> Check:
-    """The c it needs: an interpolating map has at least the norm of Θ_min on the data."""
+    """Report the required c: an interpolating map has at least the norm of Θ_min on the data."""
     least = np.linalg.norm(context.problem.optimum.reshape(context.problem.dimension, -1), 2)
     conditions = context.under_flow() | _start_conditions(context)
     return context.with_constant(least, _printed_bound(context), hypotheses=conditions)
 
 
 def split_of_interpolator(context: Context) -> RiskSplit:
-    """The risk of Θ_min + Θ_⊥, the interpolator nearest to the trained map, and its parts."""
+    """Return the risk and its parts for the interpolator Θ_min + Θ_⊥ nearest to the trained map."""
     population, problem = context.require_population(), context.problem
     context.wide_data()
     optimum = problem.optimum.reshape(population.optimum.shape)
@@ -435,7 +435,7 @@ def split_of_interpolator(context: Context) -> RiskSplit:
 
 @statement("BO-risk", Context.stays_finite)
 def excess_risk(context: Context) -> Check:
-    """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
+    """Report the risk of the trained map, which is between 0 and λ_1‖Θ − Θ*‖²."""
     population = context.require_population()
     theta = context.backward[0][-1]
     most = population.spectrum[0] * squared_distance(theta - population.optimum)
@@ -444,7 +444,7 @@ def excess_risk(context: Context) -> Check:
 
 @statement("BO-L4.1", Context.stays_finite, Context.wide_data)
 def inside_the_data(context: Context) -> Check:
-    """In its quantitative form, at every record: exact interpolation makes the right side 0."""
+    """Check the quantitative form at every record; exact interpolation makes the right side 0."""
     spectrum = context.problem.spectrum
     apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
     inside = np.linalg.norm(apart, axis=(-1, -2))
@@ -454,7 +454,7 @@ def inside_the_data(context: Context) -> Check:
 
 @statement("BO-L4.2", Context.interpolates)
 def risk_parts(context: Context) -> list[Check]:
-    """For the interpolator nearest to the trained map: as in the proof, then as printed."""
+    """Check the interpolator nearest to the trained map: as in the proof, then as printed."""
     split, population = split_of_interpolator(context), context.require_population()
     q = population.outputs
     chance = q * math.log(q / context.constants.delta)
@@ -469,7 +469,7 @@ def risk_parts(context: Context) -> list[Check]:
 
 @statement("BO-T3.1")
 def interpolation_risk(context: Context) -> list[Check]:
-    """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
+    """Judge bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
     split = split_of_interpolator(context)
     context.require_tail()
     population, n = context.require_population(), context.problem.samples
@@ -489,7 +489,7 @@ def interpolation_risk(context: Context) -> list[Check]:
 
 
 def _terms(context: Context, split: RiskSplit, bound: RiskBound, hypotheses: dict) -> list[Check]:
-    """Bias, variance and Ξ each with the smallest c of its own, and the total."""
+    """Judge bias, variance and Ξ, each with its own smallest c, and the total."""
     rows = (
         (split.bias, bound.bias, "bias"),
         (split.noise, bound.variance, "variance"),
@@ -500,7 +500,7 @@ def _terms(context: Context, split: RiskSplit, bound: RiskBound, hypotheses: dic
 
 
 def _enough_samples(context: Context) -> dict:
-    """n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
+    """Return the hypothesis n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
     first = effective_ranks(context.require_population().spectrum).small[0]
     needed = max(first, context.require_tail().k, -math.log(context.constants.delta))
     enough = Hypothesis(context.problem.samples, "≥", (context.constants.c or 1.0) * needed)
@@ -509,7 +509,7 @@ def _enough_samples(context: Context) -> dict:
 
 @statement("BO-T3.2", Context.identity_middle)
 def random_start_risk(context: Context) -> list[Check]:
-    """Bias, variance, Ξ as printed and corrected, and the total, from the initialization alone."""
+    """Judge bias, variance, Ξ as printed and corrected, and the total, from the start alone."""
     split = split_of_interpolator(context)
     hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
     printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
@@ -535,7 +535,7 @@ def _start_bound(context: Context, corrected: bool) -> RiskBound:
 
 
 def _random_start(context: Context) -> dict:
-    """The conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
+    """Return the conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
     population, constants = context.require_population(), context.constants
     c, delta = constants.c or 1.0, constants.delta
     alpha, beta = context.scales
@@ -558,7 +558,7 @@ def _random_start(context: Context) -> dict:
 
 @statement("BO-C3.4")
 def spike_risk(context: Context) -> Check:
-    """With the α and β of the proof: β as in BO-T3.2, α so small that its Ξ is of lower order."""
+    """Judge with the α and β of the proof: β of BO-T3.2, α so small that Ξ is of lower order."""
     population, n = context.require_population(), context.problem.samples
     k, epsilon = context.require_spike()
     context.identity_middle()
@@ -578,7 +578,7 @@ def spike_risk(context: Context) -> Check:
 
 @statement("BO-disc", Context.interpolates)
 def follows_interpolant(context: Context) -> Check:
-    """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
+    """Compare with the interpolant: the difference is the part Ξ due to Θ_⊥, benign or not."""
     split = split_of_interpolator(context)
     population = context.require_population()
     least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
@@ -588,7 +588,7 @@ def follows_interpolant(context: Context) -> Check:
 
 @statement("BO-mod-id", Context.stays_finite, Context.identity_middle)
 def modified_identity(context: Context) -> Check:
-    """For networks that copy the input to the first d units and read the last q."""
+    """Check networks that copy the input to the first d units and read the last q."""
     d, q, m = context.widths[0], context.widths[-1], context.widths[1]
     eye = np.eye(d + q)
     same = m == d + q and np.all(context.initial[0] == eye[:, :d])

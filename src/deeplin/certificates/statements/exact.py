@@ -1,8 +1,7 @@
 """Exact results beyond the papers; those on wide networks are X-4 to X-6 and X-25 to X-33.
 
-X-18 to X-21 stand beside the statements of FM that they sharpen. All are theorems under the
-hypotheses that each row names, except where a part says `measured`: a number that is shown and not
-judged.
+X-18 to X-21 are with the statements of FM that they sharpen. All are theorems under the hypotheses
+that each row names, except parts named `measured`, which are reported and not judged.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 Bound = Callable[[np.ndarray, int], np.ndarray]
 """Squared singular values of U from those of P_XΘ, for the start of a run."""
 RADII = np.geomspace(1e-4, 0.999, 120)
-"""Distances ρ among which the hypothesis of X-31 is sought."""
+"""Distances ρ at which the hypothesis of X-31 is tested."""
 
 
 def _has_solution(context: Context) -> None:
@@ -63,7 +62,7 @@ def _has_minimizer(context: Context) -> None:
 
 @statement("X-1", Context.ends_in_minimizer)
 def exact_sharpness(context: Context) -> Check:
-    """Against certified Lanczos on the full Hessian, at the end of the run."""
+    """Compare with certified Lanczos on the full Hessian, at the end of the run."""
     exact, other = context.exact_sharpness, context.certified_sharpness
     apart, error = np.abs(exact.value - other.value), np.add(exact.error, other.error)
     return Check(apart, error, scale=np.abs(other.value))
@@ -71,13 +70,13 @@ def exact_sharpness(context: Context) -> Check:
 
 @statement("X-2", Context.one_target)
 def exact_minimal_sharpness(context: Context) -> list[Check]:
-    """The minimizer that attains it, and the end of the run, which cannot be flatter."""
+    """Check the minimizer that attains it, and the end of the run, which cannot be flatter."""
     return _attained(context)
 
 
 @statement("X-3", Context.one_target)
 def balanced_limit(context: Context) -> list[Check]:
-    """The balanced rank-one minimizer has this sharpness, and it is at least S_min."""
+    """Check the sharpness of the balanced rank-one minimizer, which is at least S_min."""
     problem, L = context.problem, context.depth
     balanced = balanced_sharpness(problem, L)
     widths = (problem.dimension, *[1] * L)  # rank-one layers need no more
@@ -91,7 +90,7 @@ def balanced_limit(context: Context) -> list[Check]:
 
 @statement("X-7")
 def minimal_sharpness_of_several(context: Context) -> list[Check]:
-    """As X-2, with the bracket of FM-T2 extended to several outputs."""
+    """Check as for X-2, with the bracket of FM-T2 extended to several outputs."""
     if context.problem.outputs == 1:
         raise NotApplicable("for several targets; one target is X-2")
     _has_solution(context)
@@ -100,7 +99,7 @@ def minimal_sharpness_of_several(context: Context) -> list[Check]:
 
 @statement("X-8", _has_solution)
 def least_trace(context: Context) -> list[Check]:
-    """Attained, and not undercut by the end of the run."""
+    """Check that it is attained, and that the end of the run is not below it."""
     minimal = minimal_trace(context.problem, context.depth)
     network = minimal.attaining(hidden=len(minimal.values))
     attained, _ = blocks(context.problem, network.with_batch())
@@ -113,12 +112,13 @@ def least_trace(context: Context) -> list[Check]:
 
 @statement("X-9", Context.one_target)
 def decayed(context: Context) -> list[Check]:
-    """At a quarter of the critical weight decay (of ‖Σ̂w*‖ for one layer), and at the jump."""
+    """Check at a quarter of the critical weight decay (for one layer, of ‖Σ̂w*‖) and at the
+    jump."""
     return _decayed(context)
 
 
 def _decayed(context: Context) -> list[Check]:
-    """F and S_λ of the network that attains the minimum, and F at both sides of the jump."""
+    """Check F and S_λ of the network that attains the minimum, and F at both sides of the jump."""
     problem, L = context.problem, context.depth
     critical = critical_weight_decay(problem, L).value
     zero = np.zeros((problem.dimension, 1))
@@ -137,14 +137,14 @@ def _decayed(context: Context) -> list[Check]:
     ]
     if L > 1:
         edge = decayed_minimum(problem, L, critical * (1 - 1e-9))
-        # F grows with λ at the rate Σ‖W_k‖², so 1e-9 beside the jump it is within 1e-9 of F(0)
+        # F grows with λ at the rate Σ‖W_k‖², so 1e-9 from the jump it is within 1e-9 of F(0)
         checks.append(Check(edge.objective, at_zero, "jump", equality=True, slack=1e-8))
     return checks
 
 
 @statement("X-10", Context.one_target)
 def batches(context: Context) -> list[Check]:
-    """For B = n/5, at the minimizer that attains it and at the end of the first run."""
+    """Check B = n/5, at the minimizer that attains it and at the end of the first run."""
     problem = context.problem
     size = max(1, problem.samples // 5)
     if problem.rank > DENSE or size == problem.samples:
@@ -171,8 +171,11 @@ def batches(context: Context) -> list[Check]:
 
 @statement("X-11", _has_solution)
 def layerwise_rates(context: Context) -> list[Check]:
-    """Rates 4, 1/4, 4, … of product one: W_k = √η_k V_k turns the preconditioned Hessian at W into
-    the Hessian at V, another minimizer of the same problem."""
+    """Check rates 4, 1/4, 4, … of product one.
+
+    W_k = √η_k V_k turns the preconditioned Hessian at W into the Hessian at V, another minimizer of
+    the same problem.
+    """
     L = context.depth
     rates = np.where(np.arange(L) == 2 * (L // 2), 1.0, 4.0 ** ((-1.0) ** np.arange(L)))
     network = _narrowest(context, rates)
@@ -184,7 +187,7 @@ def layerwise_rates(context: Context) -> list[Check]:
 
 @statement("X-12", Context.one_target, Context.several_layers)
 def orbit_of_a_mode(context: Context) -> list[Check]:
-    """A mode of the size ‖w*‖ at 1.1 times its critical rate: two steps of its descent return."""
+    """Check that two steps of a mode of size ‖w*‖ return, at 1.1 times its critical rate."""
     L, sigma = context.depth, context.problem.optimum_norm
     rate = 1.1 * 2 / (L * sigma ** (2 - 2 / L))
     orbit = balanced_orbit(sigma, L, rate, curvature=0.5)
@@ -204,7 +207,7 @@ def orbit_of_a_mode(context: Context) -> list[Check]:
 
 @statement("X-13", Context.one_target)
 def flow_of_a_mode(context: Context) -> list[Check]:
-    """A mode with target ‖w*‖ from a hundredth of it: its speed, and both solutions for L = 2."""
+    """Check a mode with target ‖w*‖ from 1% of it: its speed, and both solutions for L = 2."""
     L, s = context.depth, context.problem.optimum_norm
     mode = {"target": s, "start": s / 100, "depth": L}
     time = time_to_reach(s / 2, **mode)
@@ -224,14 +227,14 @@ def flow_of_a_mode(context: Context) -> list[Check]:
 
 @statement("X-14", _has_minimizer, Context.one_target)
 def minimal_sharpness_of_a_loss(context: Context) -> list[Check]:
-    """The minimizer that attains it, the balanced one, and the end of the run: none is flatter."""
+    """Check the minimizer that attains it, the balanced one, and the end of the run."""
     balanced = balanced_sharpness(context.problem, context.depth)
     return [*_attained(context), Check(context.minimal.exact, balanced, "S_min ≤ S_bal")]
 
 
 @statement("X-15")
 def decayed_loss(context: Context) -> list[Check]:
-    """As X-9, for losses that are not squared, also on separable data; a theorem."""
+    """Check as for X-9, for losses that are not squared, also on separable data; a theorem."""
     if context.problem.loss == "squared":
         raise NotApplicable("for losses that are not squared; squared loss is X-9")
     if context.problem.outputs > 1:
@@ -241,7 +244,7 @@ def decayed_loss(context: Context) -> list[Check]:
 
 @statement("X-17", _has_minimizer)
 def minimal_sharpness_of_softmax(context: Context) -> list[Check]:
-    """Between its bounds, attained, and not undercut by the end of the run."""
+    """Check that it is between its bounds, attained, and not above the end of the run."""
     if context.problem.outputs == 1:
         raise NotApplicable("for several outputs; one output is X-14")
     return _attained(context) + context.minimal_bracket()
@@ -249,7 +252,7 @@ def minimal_sharpness_of_softmax(context: Context) -> list[Check]:
 
 @statement("X-22", Context.one_target)
 def two_paths(context: Context) -> Check:
-    """Two copies of the flattest network of w*/2 have it, K = Σ_h Σ_k ‖v_k‖²A_kᵀA_k; a theorem."""
+    """Check two copies of the flattest network of w*/2, K = Σ_h Σ_k ‖v_k‖²A_kᵀA_k; a theorem."""
     problem, L = context.problem, context.depth
     layers, _ = host_arrays(context.minimal.attaining(hidden=1))
     layers = [layer / 2 ** (1 / L) for layer in layers]
@@ -262,7 +265,7 @@ def two_paths(context: Context) -> Check:
 
 @statement("X-23")
 def sharpness_aware(context: Context) -> list[Check]:
-    """At ρ = 0.1/S_min the step is neutral at the flattest minimizer; a theorem."""
+    """Check that at ρ = 0.1/S_min the step is neutral at the flattest minimizer; a theorem."""
     S, problem, L = _flattest_measured(context), context.problem, context.depth
     rho = 0.1 / context.minimal.exact
     rate = critical_learning_rate(problem, L, sam_radius=rho)
@@ -274,7 +277,7 @@ def sharpness_aware(context: Context) -> list[Check]:
 
 @statement("X-24")
 def adaptive(context: Context) -> list[Check]:
-    """The late map of (θ, m) is neutral at the flattest minimizer; a theorem about that map."""
+    """Check that the late map of (θ, m) is neutral at the flattest minimizer; a theorem."""
     S, problem, L = _flattest_measured(context), context.problem, context.depth
     checks = []
     for name, beta in (("Adam", 0.9), ("RMSProp", 0.0)):
@@ -287,7 +290,7 @@ def adaptive(context: Context) -> list[Check]:
 
 
 def _attained(context: Context) -> list[Check]:
-    """A network has S_min, and the end of the run is not flatter."""
+    """Check that a network attains S_min, and that the end of the run is not flatter."""
     exact = context.minimal.exact
     return [
         Check(_flattest_measured(context), exact, "attained", equality=True),
@@ -296,7 +299,7 @@ def _attained(context: Context) -> list[Check]:
 
 
 def _flattest_measured(context: Context) -> float:
-    """The sharpness of the network that attains S_min."""
+    """Return the sharpness of the network that attains S_min."""
     _has_solution(context)
     squared = context.problem.loss == "squared"
     network = _narrowest(context) if squared else context.minimal.attaining(context.problem.outputs)
@@ -304,13 +307,15 @@ def _flattest_measured(context: Context) -> float:
 
 
 def _narrowest(context: Context, rates: np.ndarray | None = None) -> Network:
-    """The flattest minimizer with hidden layers as wide as the rank of Θ* asks for."""
+    """Return the flattest minimizer with hidden layers as wide as the rank of Θ* requires."""
     rank = int(np.linalg.matrix_rank(context.problem.spectrum.coordinates))
     return context.minimal.attaining(hidden=rank, rates=rates)
 
 
 def _subspaces(context: Context) -> list[np.ndarray]:
-    """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
+    """Return orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}.
+
+    The middle layers must be orthogonal.
 
     H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
     beyond its dimension are zero.
@@ -337,7 +342,7 @@ def _subspaces(context: Context) -> list[np.ndarray]:
 
 @statement("X-4", Context.stays_finite)
 def exact_reduction(context: Context) -> Check:
-    """For orthogonal middle layers, under descent, momentum and flow, at every record."""
+    """Check orthogonal middle layers, under descent, momentum and flow, at every record."""
     last = np.eye(context.widths[-1])
     if context.readout is not None:
         last = (context.readout / context.readout_norm[:, None])[..., None]
@@ -356,14 +361,14 @@ def exact_reduction(context: Context) -> Check:
 
 @statement("X-5", Context.identity_middle)
 def reduced_width(context: Context) -> Check:
-    """The width r that carries the training; `simulate_wide` draws it for any m."""
+    """Report the width r to which training reduces; `simulate_wide` draws it for any m."""
     needed = context.problem.rank + context.problem.outputs
     return value(float(min(context.width, needed)), "r")
 
 
 @statement("X-6", Context.stays_finite, Context.wide_data)
 def minimum_norm_condition(context: Context) -> Check:
-    """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
+    """Check Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X), which stays 0 if N = 0."""
     reached = np.linalg.norm(context.unseen_first @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
     scale = np.prod(context.layer_norms, axis=-1)
@@ -371,7 +376,7 @@ def minimum_norm_condition(context: Context) -> Check:
 
 
 def _seen(context: Context) -> np.ndarray:
-    """W_1(0)Q, the first layer on the data, (batch, m, n)."""
+    """Return W_1(0)Q, the first layer on the data, (batch, m, n)."""
     context.identity_middle()
     if context.readout is not None:
         raise NotApplicable("for networks without a read-out")
@@ -379,21 +384,21 @@ def _seen(context: Context) -> np.ndarray:
 
 
 def _extremes(layers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest of `count` singular values, 0 where there are fewer, and the largest."""
+    """Return the smallest of `count` singular values, 0 where there are fewer, and the largest."""
     values = np.linalg.svd(layers, compute_uv=False)
     smallest = values[:, count - 1] if values.shape[1] >= count else np.zeros(len(values))
     return smallest, values[:, 0]
 
 
 def _ends(context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """σ and S of W_1(0)Q, then of W_L(0), each (batch,)."""
+    """Return σ and S of W_1(0)Q, then of W_L(0), each (batch,)."""
     first = _extremes(_seen(context), context.problem.rank)
     return (*first, *_extremes(context.initial[-1], context.problem.outputs))
 
 
 @statement("X-25", Context.stays_finite, Context.identity_middle)
 def conditional_law(context: Context) -> Check:
-    """How many standard deviations ‖Θ_⊥‖² is from its mean, for a Gaussian first layer."""
+    """Report how many standard deviations ‖Θ_⊥‖² is from its mean, for a Gaussian first layer."""
     problem, first, above = context.problem, context.initial[0], context.backward[1][-1]
     free = problem.dimension - problem.rank
     alpha2 = np.sum(context.unseen_first**2, axis=(-2, -1)) / (free * first.shape[-2])
@@ -407,7 +412,7 @@ def conditional_law(context: Context) -> Check:
 
 @statement("X-26")
 def convergence_rate(context: Context) -> list[Check]:
-    """(i) from a small last layer, ε = ‖W_L(0)‖²; (ii) from a small first one, ε = ‖W_1(0)Q‖²."""
+    """Check (i) a small last layer, ε = ‖W_L(0)‖², and (ii) a small first one, ε = ‖W_1(0)Q‖²."""
     first_low, first_high, last_low, last_high = _ends(context)
     hidden = context.depth - 2
     parts = (
@@ -427,7 +432,7 @@ def convergence_rate(context: Context) -> list[Check]:
 
 
 def _between(context: Context, lower: Bound, upper: Bound, met: dict) -> list[Check]:
-    """Both sides of ‖U(t)‖², with the singular values of the trained P_XΘ(t) at each record."""
+    """Check both sides of ‖U(t)‖², with the singular values of P_XΘ(t) at each record."""
     inside = context.problem.spectrum.vectors.T @ context.backward[0]
     found = np.linalg.svd(inside, compute_uv=False)
     records, batch = found.shape[:2]
@@ -447,7 +452,7 @@ def _between(context: Context, lower: Bound, upper: Bound, met: dict) -> list[Ch
 
 @statement("X-27")
 def zero_last_layer(context: Context) -> list[Check]:
-    """At every time of a flow with β = 0, s_i those of P_XΘ(t); at its end they are Θ_min's."""
+    """Check a flow with β = 0 at all times, with s_i of P_XΘ(t), at its end those of Θ_min."""
     low, high = _ends(context)[:2]
     last = np.max(np.abs(context.initial[-1]), axis=(-2, -1))
     met = context.under_flow() | {
@@ -465,7 +470,7 @@ def zero_last_layer(context: Context) -> list[Check]:
 
 @statement("X-28")
 def zero_first_layer(context: Context) -> list[Check]:
-    """Between the values of the largest and the smallest singular value of W_L(0)."""
+    """Check the value between those of the largest and the smallest singular value of W_L(0)."""
     _, seen, low, high = _ends(context)
     met = context.under_flow() | {
         "W_1(0)Q = 0": Hypothesis(seen, "≤", 0.0),
@@ -491,11 +496,11 @@ class Ball(NamedTuple):
     path: float = np.inf
     """√ℒ_0/(2μ(1−c/2)), above Σ_t η√ℒ_t."""
     growth: float = np.inf
-    """What bounds ‖Θ_⊥(T)−Θ_⊥(0)‖/‖W_1(0)(I−P)‖."""
+    """Bound of ‖Θ_⊥(T)−Θ_⊥(0)‖/‖W_1(0)(I−P)‖."""
 
 
 def _curvature(norms: np.ndarray, input_norm: float, loss: float) -> float:
-    """H = 2‖X‖²Σp_j² + 2‖X‖√ℒ λ_max(P) for layers of at most these norms ω_k (X-31)."""
+    """Return H = 2‖X‖²Σp_j² + 2‖X‖√ℒ λ_max(P) for layers of at most these norms ω_k (X-31)."""
     total = np.prod(norms)
     others = total / norms
     pairs = others[:, None] / norms
@@ -505,13 +510,13 @@ def _curvature(norms: np.ndarray, input_norm: float, loss: float) -> float:
 
 
 def _seen_growth(norms: np.ndarray) -> tuple[float, float]:
-    """(Σ_{j≥2}π_j²)^{1/2} and Σ_{j≥2}π_jp_j, π_j = Π_{k≥2,k≠j}ω_k, p_j = Π_{k≠j}ω_k."""
+    """Return (Σ_{j≥2}π_j²)^{1/2} and Σ_{j≥2}π_jp_j, π_j = Π_{k≥2,k≠j}ω_k, p_j = Π_{k≠j}ω_k."""
     above = np.prod(norms[1:]) / norms[1:]
     return float(np.sqrt(np.sum(above**2))), float(np.sum(above**2) * norms[0])
 
 
 def _ball(context: Context, ends: np.ndarray, loss: float, step: float) -> Ball:
-    """The smallest ρ_* over `RADII` with ρ_* ≤ ρ, for `ends` = (σ_1, S_1, σ_L, S_L)."""
+    """Return the smallest ρ_* over `RADII` with ρ_* ≤ ρ, for `ends` = (σ_1, S_1, σ_L, S_L)."""
     low_1, high_1, low_L, high_L = ends
     hidden, X, best = context.depth - 2, context.input_norm, Ball(False)
     for radius in RADII:
@@ -534,7 +539,7 @@ def _ball(context: Context, ends: np.ndarray, loss: float, step: float) -> Ball:
 
 @statement("X-31")
 def descent(context: Context) -> list[Check]:
-    """Local, with the best ρ; global from β = 0; and Θ_⊥ with the norms that were measured."""
+    """Check locally, with the best ρ; globally from β = 0; and Θ_⊥ with the measured norms."""
     ends, plain = np.stack(_ends(context), axis=-1), _plain_descent(context)
     step = context.learning_rate / context.problem.samples  # on ℒ = nR
     balls = [_ball(context, *given) for given in zip(ends, context.loss[0], step, strict=True)]
@@ -547,7 +552,7 @@ def descent(context: Context) -> list[Check]:
     change = context.perpendicular - context.perpendicular[:1]
     moved = np.linalg.norm(change, axis=(-2, -1))
     size = np.linalg.norm(context.unseen_first, 2, axis=(-2, -1))
-    # with every step recorded the norms along the run take the place of ω, and Σ η√ℒ is known
+    # with every step recorded the norms along the run replace ω, and Σ η√ℒ is known
     largest = np.max(context.singular_values, axis=0)
     factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
     every = np.all(np.diff(context.times) <= 1)
@@ -567,20 +572,20 @@ def descent(context: Context) -> list[Check]:
 
 
 def _start_stiffness(ends: np.ndarray, depth: int) -> np.ndarray:
-    """S_1² + S_L² + (L−2)S_1²S_L², (batch,)."""
+    """Return S_1² + S_L² + (L−2)S_1²S_L², (batch,)."""
     first, last = ends[:, 1] ** 2, ends[:, 3] ** 2
     return first + last + (depth - 2) * first * last
 
 
 def _plain_descent(context: Context) -> dict:
-    """The hypothesis of full-batch descent with one rate."""
+    """Return the hypothesis of full-batch descent with one rate."""
     if context.is_flow or not context.has_path:
         raise NotApplicable("for gradient descent; X-26 speaks of gradient flow")
     return {"plain descent": context.run.plain} | context.stays_finite()
 
 
 def _from_zero(context: Context, ends: np.ndarray, step: np.ndarray, met: dict) -> Check:
-    """Descent from β = 0, without a condition on the width (X-31, global)."""
+    """Check descent from β = 0, without a condition on the width (X-31, global)."""
     L, Y, sigma, X = (
         context.depth,
         context.target_norm,
@@ -604,7 +609,7 @@ def _from_zero(context: Context, ends: np.ndarray, step: np.ndarray, met: dict) 
 
 @statement("X-32")
 def variance_bounds(context: Context) -> list[Check]:
-    """Tr(C) of these data from below, and df₂/n of the population by k and R_k."""
+    """Check lower bounds of Tr(C) for these data, and df₂/n of the population by k and R_k."""
     population, problem = context.require_population(), context.problem
     context.wide_data()
     least, cost = noise_cost_bound(problem, population), noise_cost(problem, population)
@@ -620,7 +625,7 @@ def variance_bounds(context: Context) -> list[Check]:
 
 @statement("X-33", Context.interpolates)
 def best_possible(context: Context) -> list[Check]:
-    """For the interpolator nearest to the trained map; no start can have a smaller risk."""
+    """Check the interpolator nearest to the trained map; no start can have a smaller risk."""
     split = split_of_interpolator(context)
     population, problem = context.require_population(), context.problem
     least = population.risk(problem.optimum.reshape(population.optimum.shape))

@@ -12,7 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.special import chdtr, ndtr
 
-from deeplin.certificates.context import NEAR, Context
+from deeplin.certificates.context import AT_MINIMIZER, Context
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, linear_gradient, linear_risk
@@ -48,7 +48,7 @@ _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)
 
 @statement("FM-grad", Context.stays_finite)
 def gradients(context: Context) -> Check:
-    """The closed form against automatic differentiation, at the start and at the end."""
+    """Compare the closed form with automatic differentiation, at the start and at the end."""
     errors, sizes = [], []
     for record, network in ((0, context.run.initial), (-1, context.run.network)):
         measured = _autodiff(context.problem.objective, network.with_batch()).weights
@@ -62,7 +62,7 @@ def gradients(context: Context) -> Check:
 
 @statement("FM-L8", Context.stays_finite)
 def gap_and_gradient(context: Context) -> list[Check]:
-    """The risk expanded in the moments against R_min plus the distance; then both bounds."""
+    """Compare the risk expanded in the moments with R_min plus the distance; check both bounds."""
     problem, product = context.problem, context.backward[0]
     cross = problem.cross_moment.reshape(problem.dimension, -1)
     square = np.sum(product * (problem.covariance @ product), axis=(-1, -2))
@@ -79,14 +79,14 @@ def gap_and_gradient(context: Context) -> list[Check]:
 
 @statement("FM-toy")
 def toy_product(context: Context) -> Check:
-    """The Hessian by automatic differentiation, at the depth of the network."""
+    """Check the Hessian by automatic differentiation, at the depth of the network."""
     sharpness = toy_sharpness(context.depth)
     return Check(sharpness, context.depth - 1.0, equality=True, scale=float(context.depth))
 
 
 @lru_cache(maxsize=64)
 def toy_sharpness(depth: int) -> float:
-    """Largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
+    """Return the largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
 
     ```python
     from deeplin.certificates.statements.flat_minima import toy_sharpness
@@ -99,7 +99,7 @@ def toy_sharpness(depth: int) -> float:
 
 @statement("FM-L1", Context.several_layers)
 def conservation(context: Context) -> list[Check]:
-    """The drift along the flow; between consecutive descent steps, its exact size.
+    """Check the drift along the flow, and its exact size between consecutive descent steps.
 
     One step of descent changes the difference by η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ), because the terms
     of first order cancel. So a descent run recorded at every step is checked to rounding too.
@@ -121,7 +121,7 @@ def conservation(context: Context) -> list[Check]:
 
 
 def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
-    """‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F from the record before, (records, batch, L−1)."""
+    """Return ‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F between records, (records, batch, L−1)."""
     rate = context.learning_rate[:, None, None]
     gradients = layer_gradients(context.backward, context.forward)
     predicted = [rate**2 * square for square in imbalance(gradients)]
@@ -133,13 +133,13 @@ def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
 
 
 STRETCHES = (2.0, 10.0, 100.0)
-"""Factors C with which FM-rescale is tried."""
+"""Factors C with which FM-rescale is tested."""
 
 
 @jax.jit
 @partial(jax.vmap, in_axes=(None, 0, 0))
 def _gradient_along(quadratic, network, step):
-    """∇R at the weights moved by `step` (flattened), flattened."""
+    """Return ∇R at the weights moved by `step` (flattened), flattened."""
     flat, unravel = ravel_pytree(network.weights)
     moved = Network(unravel(flat + step), network.readout)
     return ravel_pytree(linear_gradient(quadratic, moved))[0]
@@ -147,7 +147,7 @@ def _gradient_along(quadratic, network, step):
 
 @statement("FM-sharp")
 def fastest_change(context: Context) -> list[Check]:
-    """Change of the gradient along the top eigenvector; no eigenvalue of larger modulus.
+    """Check the change of the gradient along the top eigenvector, and that no modulus is larger.
 
     The quotient is a central difference of step 1e-5‖W‖: its error, of second order, stays far
     below the relative slack of 1e-6. Near a minimizer no eigenvalue is below −(error of X-1),
@@ -170,13 +170,13 @@ def fastest_change(context: Context) -> list[Check]:
 
 @statement("FM-T1", Context.one_target)
 def minimal_sharpness_bracket(context: Context) -> list[Check]:
-    """The bracket around the exact value, for p = 1."""
+    """Check the bracket around the exact value, for p = 1."""
     return context.minimal_bracket()
 
 
 @statement("FM-T2", Context.one_target)
 def sharpness_of_minimizers(context: Context) -> list[Check]:
-    """Both lower bounds at the end of the run, and the bracket of FM-T1 scaled by ‖p‖^{2/L}."""
+    """Check both lower bounds at the end of the run, and the bracket of FM-T1 times ‖p‖^{2/L}."""
     minimal, scale = context.minimal, context.minimal_scale
     own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
     own = own * context.readout_norm ** (1 / context.depth)
@@ -189,7 +189,7 @@ def sharpness_of_minimizers(context: Context) -> list[Check]:
 
 @statement("FM-rescale", Context.one_target, Context.several_layers)
 def rescaled_minimizers(context: Context) -> list[Check]:
-    """The end of the run, rescaled by several C."""
+    """Check the end of the run, rescaled by several C."""
     network = context.final_network
     first, second, *rest = network.weights
     second_norm = context.layer_norms[-1, :, 1:2]
@@ -205,13 +205,15 @@ def rescaled_minimizers(context: Context) -> list[Check]:
 
 @statement("FM-crit", Context.one_target)
 def settled_sharpness(context: Context) -> list[Check]:
-    """At the end of a descent run; with momentum β the threshold is (2+2β)/η."""
+    """Check the end of a descent run; with momentum β the threshold is (2+2β)/η."""
     if context.run.learning_rate is None:
         raise NotApplicable("for gradient descent")
     threshold = (2 + 2 * context.run.momentum) / context.learning_rate
     measured, slack = context.final_sharpness, 4 * context.slack
     hypotheses = context.ends_in_minimizer()
-    doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
+    doubtful = (
+        context.bounded & (context.slack <= AT_MINIMIZER) & (measured > threshold * (1 + slack))
+    )
     hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
     minimal = context.minimal.exact * context.minimal_scale
     return [
@@ -221,19 +223,20 @@ def settled_sharpness(context: Context) -> list[Check]:
 
 
 def _settled(context: Context) -> np.ndarray:
-    """Whether each run stayed at its minimizer long enough for an instability to show, (batch,).
+    """Return whether each run stayed at its minimizer long enough to show instability, (batch,).
 
     Above the threshold one step multiplies the deviation along the top eigenvector by g, |g| > 1
-    (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to `NEAR` within
-    log(NEAR/eps)/log|g| steps. The run itself says how long it was near; nothing is trained.
+    (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to
+    `AT_MINIMIZER` within log(AT_MINIMIZER/eps)/log|g| steps. The records of the run show how long
+    it was near a minimizer; nothing is trained.
     """
     beta = context.run.momentum
     trace = 1 + beta - context.learning_rate * context.final_sharpness
     root = np.sqrt(np.maximum(trace**2 - 4 * beta, 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
-        needed = np.log(NEAR / np.finfo(float).eps) / growth
-    near = context.gap <= NEAR**2 * context.problem.zero_gap
+        needed = np.log(AT_MINIMIZER / np.finfo(float).eps) / growth
+    near = context.gap <= AT_MINIMIZER**2 * context.problem.zero_gap
     near = np.logical_and.accumulate(near[::-1])[::-1]
     since = np.where(near, context.times[:, None], np.inf).min(axis=0)
     return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
@@ -241,7 +244,7 @@ def _settled(context: Context) -> np.ndarray:
 
 @statement("X-18", Context.one_target)
 def tight_brackets(context: Context) -> list[Check]:
-    """The brackets around the exact values, and the worst ratio, for p = 1: theorems.
+    """Check the brackets around the exact values, and the worst ratio, for p = 1: theorems.
 
     The worst ratio in closed form is proved for Λ/a ≤ L − 1, and a computed maximum above.
     """
@@ -259,7 +262,7 @@ def tight_brackets(context: Context) -> list[Check]:
 
 
 def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
-    """The parts of an assumption as hypotheses, with the sides as the part's name has them."""
+    """Return the parts of an assumption as hypotheses, with the sides as in the part's name."""
     found = {}
     for check in checks:
         left, right = np.squeeze(check.left), np.squeeze(check.right)
@@ -271,14 +274,14 @@ def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
 
 
 def _first(context: Context) -> dict[str, Any]:
-    """The hypotheses of FM-T3."""
+    """Return the hypotheses of FM-T3."""
     context.one_unit()
     context.one_target()
     return context.flow() | _parts("FM-A1", first_assumption(context))
 
 
 def _second(context: Context) -> dict[str, Any]:
-    """The hypotheses of the corollaries about where the flow ends."""
+    """Return the hypotheses of the corollaries about where the flow ends."""
     first, problem = _first(context), context.problem
     context.several_layers()
     optimum = problem.optimum.reshape(problem.dimension, -1)
@@ -290,7 +293,7 @@ def _second(context: Context) -> dict[str, Any]:
 
 @statement("FM-A1", Context.one_unit, Context.one_target)
 def first_assumption(context: Context) -> list[Check]:
-    """Both parts, at the initial weights."""
+    """Check both parts, at the initial weights."""
     gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
     return [
         Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
@@ -300,13 +303,13 @@ def first_assumption(context: Context) -> list[Check]:
 
 @statement("FM-ε", Context.several_layers)
 def scale_of_initialization(context: Context) -> Check:
-    """ε of each run."""
+    """Report ε of each run."""
     return value(context.epsilon)
 
 
 @statement("FM-L2", Context.flow, Context.one_unit, Context.several_layers)
 def layer_structure(context: Context) -> list[Check]:
-    """All three, at every record."""
+    """Check all three parts, at every record."""
     epsilon = context.epsilon[None, :, None]
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
@@ -323,7 +326,7 @@ def layer_structure(context: Context) -> list[Check]:
 
 
 def _early(context: Context) -> int:
-    """Index of the first record with t ≥ 1; the proof of FM-T3 works from any such moment."""
+    """Return the index of the first record with t ≥ 1, from which the proof of FM-T3 works."""
     late = np.flatnonzero(context.times >= 1)
     if not context.is_flow or len(late) == 0:
         raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
@@ -331,14 +334,14 @@ def _early(context: Context) -> int:
 
 
 def _constant(context: Context, early: int) -> np.ndarray:
-    """μ of FM-T3 for each run, from the first record with t ≥ 1."""
+    """Return μ of FM-T3 for each run, from the first record with t ≥ 1."""
     gap = context.gap[early]
     return lojasiewicz_constant(context.problem, context.depth, context.epsilon, gap).constant
 
 
 @statement("FM-T3", Context.several_layers, Context.one_unit, Context.one_target)
 def lojasiewicz(context: Context) -> list[Check]:
-    """The condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
+    """Check the condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
     early = _early(context)
     late = (np.arange(len(context.times)) >= early)[:, None]
     squares = np.sum(context.gradient_squares, axis=-1)
@@ -355,7 +358,7 @@ def lojasiewicz(context: Context) -> list[Check]:
 
 @statement("FM-L7", Context.several_layers, Context.one_unit, Context.one_target)
 def exponential_convergence(context: Context) -> list[Check]:
-    """From the first record with t ≥ 1, with the constant of FM-T3; the path by its chords."""
+    """Check from the first record with t ≥ 1 with the constant of FM-T3; the path by its chords."""
     early = _early(context)
     mu, met = _constant(context, early), _first(context)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -369,7 +372,7 @@ def exponential_convergence(context: Context) -> list[Check]:
 def _gap_decays(
     context: Context, rate: np.ndarray, part: str, hypotheses: dict[str, Any], since: int = 0
 ) -> Check:
-    """The gap falls at least as e^{−rate·t} after a record, as long as the run goes on."""
+    """Check that the gap decays at least as e^{−rate·t} after a record, until the run stops."""
     elapsed = np.maximum(context.times - context.times[since], 0)[:, None]
     bound = context.gap[since] * np.exp(-rate * elapsed)
     later = (elapsed > 0) & context.moving
@@ -379,14 +382,14 @@ def _gap_decays(
 
 
 def _chords(context: Context, early: int) -> np.ndarray:
-    """Σ‖W(t_{i+1}) − W(t_i)‖ from a record on: at most the length ∫‖∇R‖dt of the path, (batch,)."""
+    """Return Σ‖W(t_{i+1}) − W(t_i)‖ from a record on, at most the path length ∫‖∇R‖dt, (batch,)."""
     squares = [np.sum(np.diff(w[early:], axis=0) ** 2, axis=(-1, -2)) for w in context.weights]
     return np.sum(np.sqrt(np.sum(squares, axis=0)), axis=0)
 
 
 @statement("FM-A2", Context.one_unit, Context.one_target, Context.several_layers)
 def second_assumption(context: Context) -> list[Check]:
-    """All four parts."""
+    """Check all four parts."""
     epsilon = context.epsilon
     return [
         Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
@@ -398,7 +401,7 @@ def second_assumption(context: Context) -> list[Check]:
 
 @statement("FM-C1", _second)
 def layer_norms(context: Context) -> list[Check]:
-    """Both bounds at the end of the run."""
+    """Check both bounds at the end of the run."""
     size, power = context.problem.optimum_norm, 1 / context.depth
     sigma = context.singular_values[-1:]
     return [
@@ -409,7 +412,7 @@ def layer_norms(context: Context) -> list[Check]:
 
 @statement("FM-C2", _second)
 def flat_minimum(context: Context) -> list[Check]:
-    """The ratio, with the exact S_min of X-2, and the bound on S itself."""
+    """Check the ratio, with the exact S_min of X-2, and the bound on S itself."""
     problem, L = context.problem, context.depth
     sharpness = context.final_sharpness
     ratio = sharpness / context.minimal.exact
@@ -423,7 +426,7 @@ def flat_minimum(context: Context) -> list[Check]:
 
 @statement("X-19", Context.flow, Context.several_layers, Context.one_unit, Context.one_target)
 def conserved_end(context: Context) -> list[Check]:
-    """Singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
+    """Check singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
 
     Theorems about the flow; an integrated one is known to its tolerance for each conserved
     difference, relative to r and σ². S_bal is that of the product reached, which is w* for data of
@@ -453,13 +456,17 @@ def conserved_end(context: Context) -> list[Check]:
 
 
 LEAST_PROBABILITY = 1e-4
-"""A start passes as residual unless a Gaussian sample is less likely than this to look like it."""
+"""Smallest probability of a start under a residual initialization at which it counts as one."""
 GRID = np.linspace(0.0, 1.0, 401)[1:]
-"""Where the inequalities are evaluated, as a share of their range (at 0 both sides are equal)."""
+"""Points at which the inequalities are evaluated, as fractions of their range (at 0 both sides are
+equal)."""
 
 
 def _sandwich(context: Context) -> list[Check]:
-    """4λ‖p‖²σ_min²σ_min²(R−R_min) ≤ ‖∇_kR‖² ≤ 4Λ‖p‖²‖·‖²‖·‖²(R−R_min), for every layer."""
+    """Check both bounds of ‖∇_kR‖² for every layer.
+
+    They are 4λ‖p‖²σ_min²σ_min²(R−R_min) and 4Λ‖p‖²‖·‖²‖·‖²(R−R_min).
+    """
     problem = context.problem
     largest = context.suffix_values[..., 0] * context.prefix_values[..., 0]
     smallest = context.suffix_values[..., 1] * context.prefix_values[..., 1]
@@ -474,12 +481,12 @@ def _sandwich(context: Context) -> list[Check]:
 
 @statement("FM-grad-sandwich", Context.square_layers)
 def gradient_sandwich(context: Context) -> list[Check]:
-    """Both bounds for every layer and record; without a read-out ‖p‖ = 1 (FM-T5)."""
+    """Check both bounds for every layer and record; without a read-out ‖p‖ = 1 (FM-T5)."""
     return _sandwich(context)
 
 
 def _residual(context: Context) -> dict[str, Any]:
-    """The hypothesis that W_k(0) − I is Gaussian noise."""
+    """Return the hypothesis that W_k(0) − I is Gaussian noise."""
     context.square_layers()
     start = context.run.initial.with_batch()
     noise, scale = residual_noise(start).reshape(context.batch, -1), np.asarray(noise_scale(start))
@@ -491,13 +498,13 @@ def _residual(context: Context) -> dict[str, Any]:
 
 
 def _scales(context: Context) -> list[float]:
-    """s of each run: it is known to a few percent, so two digits are enough and are shared."""
+    """Return s of each run, rounded to two digits, since it is known to a few percent."""
     scale = np.asarray(noise_scale(context.run.initial.with_batch()))
     return [float(f"{s:.2g}") for s in scale]
 
 
 def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
-    """Largest distance between the empirical and the given distribution, along the last axis."""
+    """Return the largest distance between empirical and given distribution, along the last axis."""
     count = samples.shape[-1]
     level = distribution(np.sort(samples, axis=-1))
     above = np.arange(1, count + 1) / count - level
@@ -505,18 +512,18 @@ def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
 
 
 def kolmogorov_bound(samples: int, probability: float) -> float:
-    """The distance exceeded with at most this probability (Dvoretzky-Kiefer-Wolfowitz)."""
+    """Return the distance exceeded with at most this probability (Dvoretzky-Kiefer-Wolfowitz)."""
     return float(np.sqrt(np.log(2 / probability) / (2 * samples)))
 
 
 def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
-    """One constant of each run, NaN where there are none."""
+    """Return one constant of each run, NaN if there is none."""
     return np.array([np.nan if c is None else getattr(c, name) for c in constants])
 
 
 @statement("FM-L3", _residual)
 def product_singular_values(context: Context) -> list[Check]:
-    """At the smallest admissible u; where there is none, at the u with the least failure bound."""
+    """Check at the smallest admissible u, or else at the u with the least failure bound."""
     scales, d, L = _scales(context), context.widths[0], context.depth
     ranges = [admissible_range(s, d, L) for s in scales]
     pairs = zip(scales, ranges, strict=True)
@@ -531,7 +538,7 @@ def product_singular_values(context: Context) -> list[Check]:
 def _products_between(
     context: Context, least: Any, most: Any, where: np.ndarray, hypotheses: dict[str, Any]
 ) -> list[Check]:
-    """Singular values of every product Π_{k:1} between bounds of each run, (batch,)."""
+    """Check singular values of every product Π_{k:1} against bounds of each run, (batch,)."""
     M, m = (np.reshape(bound, (-1, 1)) for bound in (most, least))
     values, details = context.product_values, {"where": where, "hypotheses": hypotheses}
     return [
@@ -542,7 +549,7 @@ def _products_between(
 
 @lru_cache(maxsize=16)
 def _gaussian_statistics(width: int) -> tuple[int, float, float]:
-    """Number of draws, and Kolmogorov distances of ‖Nh‖²/‖h‖² and hᵀNh/‖h‖²."""
+    """Return the number of draws, and Kolmogorov distances of ‖Nh‖²/‖h‖² and hᵀNh/‖h‖²."""
     draws = int(np.clip(2e6 // width**2, 20, 2000))
     rng = np.random.default_rng(width)
     h = rng.normal(size=width)
@@ -556,7 +563,7 @@ def _gaussian_statistics(width: int) -> tuple[int, float, float]:
 
 @statement("FM-L6")
 def gaussian_image(context: Context) -> list[Check]:
-    """Kolmogorov distances at this width, against what is exceeded with probability 1e-9."""
+    """Check Kolmogorov distances at this width, with bounds that fail with probability 1e-9."""
     draws, first, second = _gaussian_statistics(context.widths[0])
     bound = kolmogorov_bound(draws, 1e-9)
     return [Check(first, bound, "χ²(d)"), Check(second, bound, "N(0, 1)")]
@@ -564,9 +571,9 @@ def gaussian_image(context: Context) -> list[Check]:
 
 @statement("FM-L9", Context.stays_finite, Context.square_layers)
 def perturbed_products(context: Context) -> list[Check]:
-    """With M and m measured at the start, wherever training has moved little enough.
+    """Check with M and m measured at the start, as long as training has moved little enough.
 
-    The condition on ‖θ_k‖_2 is asked of ‖θ_k‖_F, which is at least as large.
+    The condition on ‖θ_k‖_2 is checked for ‖θ_k‖_F, which is at least as large.
     """
     start = context.product_values[0]
     M = np.maximum(np.max(start[..., 0], axis=-1), 1)
@@ -578,7 +585,7 @@ def perturbed_products(context: Context) -> list[Check]:
 def _stays_near(
     context: Context, rate: np.ndarray, radius: np.ndarray, name: str, hypotheses: dict[str, Any]
 ) -> list[Check]:
-    """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
+    """Check θ_k within its radius, the Polyak-Łojasiewicz inequality, and the decay of the gap."""
     rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
     squares = np.sum(context.gradient_squares, axis=-1)
     moved = context.displacement_norms
@@ -590,12 +597,12 @@ def _stays_near(
 
 
 def _constants(context: Context) -> list[ResidualConstants | None]:
-    """The constants of FM-T4 for each run."""
+    """Return the constants of FM-T4 for each run."""
     return [residual_constants(s, context.widths[0], context.depth) for s in _scales(context)]
 
 
 def _convergence_hypotheses(context: Context) -> dict[str, Any]:
-    """The hypotheses of FM-T4."""
+    """Return the hypotheses of FM-T4."""
     hypotheses, constants, problem = _residual(context), _constants(context), context.problem
     ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
@@ -607,7 +614,7 @@ def _convergence_hypotheses(context: Context) -> dict[str, Any]:
 
 
 def _convergence(context: Context) -> list[Check]:
-    """θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
+    """Check that θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
     met, constants = _convergence_hypotheses(context), _constants(context)
     rate, radius = _field(constants, "rate"), _field(constants, "radius")
     return _stays_near(context, rate, radius, "C_5", met)
@@ -615,7 +622,7 @@ def _convergence(context: Context) -> list[Check]:
 
 @statement("FM-T4", Context.one_target)
 def residual_convergence(context: Context) -> list[Check]:
-    """With the constants of the proof at the smallest admissible u."""
+    """Check with the constants of the proof at the smallest admissible u."""
     if context.readout is None:
         raise NotApplicable("for networks with a read-out p (without one: FM-T5)")
     return _convergence(context)
@@ -623,7 +630,7 @@ def residual_convergence(context: Context) -> list[Check]:
 
 @statement("FM-T5", Context.square_layers)
 def multivariate_convergence(context: Context) -> list[Check]:
-    """The bounds on the gradients and the convergence that follows, with ‖p‖ = 1."""
+    """Check the bounds on the gradients and the convergence that follows, with ‖p‖ = 1."""
     if context.readout is not None:
         raise NotApplicable("for networks without a read-out (with one: FM-T4)")
     return _sandwich(context) + _convergence(context)
@@ -631,7 +638,7 @@ def multivariate_convergence(context: Context) -> list[Check]:
 
 @statement("FM-C3", Context.one_target)
 def residual_flat_minimum(context: Context) -> list[Check]:
-    """The ratio, with the exact S_min of X-2."""
+    """Check the ratio, with the exact S_min of X-2."""
     if context.readout is None:
         raise NotApplicable("for networks with a read-out p")
     met = _convergence_hypotheses(context) | _full_rank(context) | context.ends_in_minimizer()
@@ -651,7 +658,7 @@ def _full_rank(context: Context) -> dict[str, Hypothesis]:
 
 @statement("X-20", Context.square_layers)
 def convergence_of_a_draw(context: Context) -> list[Check]:
-    """FM-T4, T5 and C3 with M_0, m_0 measured on the start, whatever its law; a theorem."""
+    """Check FM-T4, T5 and C3 with M_0, m_0 measured on the start, for any law; a theorem."""
     constants, problem = draw_constants(context.run.initial.with_batch()), context.problem
     allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
     close = Hypothesis(context.gap[0], "≤", allowed)
@@ -671,7 +678,7 @@ def convergence_of_a_draw(context: Context) -> list[Check]:
 
 @statement("X-21", _residual)
 def conditioned_products(context: Context) -> list[Check]:
-    """At the start and u = 1.5u_∞; fails for at most one draw in a hundred where its bound says so.
+    """Check at the start and u = 1.5u_∞; it fails for at most one draw in a hundred if so bounded.
 
     A theorem about the law of the start, its expectations by quadrature.
     """
@@ -691,7 +698,7 @@ def conditioned_products(context: Context) -> list[Check]:
 
 @statement("FM-L4")
 def powers_near_one(context: Context) -> list[Check]:
-    """Both, for α = 1/L, 1 and L."""
+    """Check both, for α = 1/L, 1 and L."""
     depth = float(context.depth)
     alpha = np.array([1 / depth, 1.0, depth])[:, None]
     low, high = GRID / 2, GRID / alpha
@@ -703,7 +710,7 @@ def powers_near_one(context: Context) -> list[Check]:
 
 @statement("FM-L5")
 def depth_against_exponential(context: Context) -> Check:
-    """At the depth of the network, as log L − √L x ≤ log 4 − x."""
+    """Check at the depth of the network, as log L − √L x ≤ log 4 − x."""
     x = (1 + 49 * np.insert(GRID, 0, 0.0))[None, None]
     L = float(context.depth)
     return Check(np.log(L) - np.sqrt(L) * x, np.log(4.0) - x)
@@ -723,7 +730,7 @@ _branch_gradients = jax.jit(jax.vmap(jax.grad(_residual_risk, argnums=1), in_axe
 
 @statement("Talk-res", Context.stays_finite, Context.square_layers)
 def residual_form(context: Context) -> Check:
-    """Gradients with respect to V by automatic differentiation against those of W, at the end."""
+    """Compare gradients with respect to V by automatic differentiation with those of W."""
     network = context.final_network
     branches = tuple(weight - jnp.eye(len(weight[0])) for weight in network.weights)
     measured = _branch_gradients(context.problem.quadratic, branches, network.readout)
@@ -736,11 +743,11 @@ def residual_form(context: Context) -> Check:
 
 @statement("Talk-log", Context.one_target)
 def logistic_contrast(context: Context) -> list[Check]:
-    """The problem's inputs with the labels sign(Xw*): below log 2, and falling on, at every rate.
+    """Check that with the labels sign(Xw*) the loss is below log 2 and decreasing, at every rate.
 
-    Four times the steps must lower the loss. By how much is not claimed: a large step can land so
-    far down that 1/(γ²ηt) gets there only much later, and until then the loss falls slowly. Below
-    1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it may rest.
+    Four times the steps must lower the loss. The size of the decrease is not part of the claim:
+    after a large step the loss may be far below 1/(γ²ηt), and then decreases slowly for a long
+    time. Below 1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it need not decrease.
     """
     inputs, _ = context.problem.require_data("the logistic contrast")
     scores = inputs @ context.problem.optimum.reshape(-1)
@@ -758,17 +765,17 @@ def logistic_contrast(context: Context) -> list[Check]:
 
 
 RESOLVED = 1e-12
-"""Θ − Θ* is known to some 1e-15 of Θ*: a gap below the square of this share of R_0 − R_min moves by
-rounding alone."""
+"""Relative accuracy of Θ − Θ*: a gap below the square of this times R_0 − R_min changes by rounding
+only."""
 
 
 STEPS, POINTS = 4, 3
-"""How many steps of a run Talk-descent evaluates, and at how many points of each."""
+"""Number of steps of a run that Talk-descent evaluates, and of points in each step."""
 
 
 @statement("Talk-descent", Context.stays_finite)
 def descent_lemma(context: Context) -> Check:
-    """At some steps of a descent recorded one step after another, where η < 2/S."""
+    """Check at some steps of a descent recorded at consecutive steps, where η < 2/S."""
     taken = np.flatnonzero(context.consecutive.any(axis=1))
     if len(taken) == 0:
         raise NotApplicable("for plain descent with two records one step apart")
@@ -784,7 +791,7 @@ def descent_lemma(context: Context) -> Check:
 
 
 def _sharpness_of_steps(context: Context, after: np.ndarray) -> np.ndarray:
-    """The largest sharpness at some points of the step before each record, (steps, batch)."""
+    """Return the largest sharpness at points of the step before each record, (steps, batch)."""
     shares = np.linspace(0, 1, POINTS)[:, None, None, None, None]
     between = [
         np.nan_to_num((1 - shares) * w[after - 1] + shares * w[after]) for w in context.weights
