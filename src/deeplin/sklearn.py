@@ -23,8 +23,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import deeplin as dl
 from deeplin.errors import InputError, positive_number, whole_number
 
-COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
-FORMER = {"max_steps": "max_iter", "tolerance": "tol"}
+COLLAPSED_WARNING = (
+    "With weight_decay={:g} the best network is the zero network; pass a smaller one."
+)
+RENAMED_PARAMETERS = {"max_steps": "max_iter", "tolerance": "tol"}
 """Names of parameters in version 0.2, and what they are called now."""
 
 
@@ -71,7 +73,7 @@ class _DeepLinearModel(BaseEstimator):
     def __setstate__(self, state):
         """Estimators pickled by version 0.2 have other names of parameters, and fewer."""
         if "max_iter" not in state:
-            old = {new: state.pop(name) for name, new in FORMER.items()}
+            old = {new: state.pop(name) for name, new in RENAMED_PARAMETERS.items()}
             state = type(self)().get_params() | state | old
         super().__setstate__(state)
 
@@ -86,7 +88,7 @@ class _DeepLinearModel(BaseEstimator):
             raise InputError(f"solver is {self.solver!r}; pass one of {', '.join(self._solvers)}.")
         if self.learning_rate != "auto":
             positive_number("learning_rate", self.learning_rate)
-        for old, new in FORMER.items():
+        for old, new in RENAMED_PARAMETERS.items():
             if getattr(self, old) != "deprecated":
                 sentence = f"{old} is now called {new}; the old name goes in the next version."
                 warnings.warn(sentence, FutureWarning, stacklevel=3)
@@ -121,7 +123,7 @@ class _DeepLinearModel(BaseEstimator):
         from deeplin.execution import share_compiled_code
 
         share_compiled_code()  # every worker of a search would compile the same programs
-        self._report("converged", 1, 0.0, None)
+        self._set_outcome("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
         with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
             key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
@@ -132,13 +134,13 @@ class _DeepLinearModel(BaseEstimator):
     def _train(self, problem: Any, key: Any) -> dl.Network:
         raise NotImplementedError
 
-    def _report(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
+    def _set_outcome(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = status, steps, gap, rate
 
-    def _judge(self, run: Any, *, may_stop: bool = False) -> None:
+    def _record_run(self, run: Any, *, may_stop: bool = False) -> None:
         """Keep how a run ended, and warn where it did not converge."""
         rate = run.learning_rate
-        self._report(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
+        self._set_outcome(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
         if run.status == "converged" or (may_stop and run.status != "diverged"):
             return
         if run.status == "diverged":
@@ -165,12 +167,12 @@ class _DeepLinearModel(BaseEstimator):
         options |= {"optimizer": self._spec(), "tolerance": self._tol, "key": key}
         return dl.training.descend(problem, start, self.learning_rate, self._max_iter, **options)
 
-    def _decayed(self, problem: dl.Problem, width: int) -> dl.Network | None:
+    def _decayed_network(self, problem: dl.Problem, width: int) -> dl.Network | None:
         """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
         minimum = dl.theory.decayed_minimum(problem, self.depth, self.weight_decay)
         self.critical_learning_rate_ = minimum.critical_learning_rate(self.momentum)
         if minimum.collapsed:
-            warnings.warn(COLLAPSED.format(self.weight_decay), stacklevel=5)
+            warnings.warn(COLLAPSED_WARNING.format(self.weight_decay), stacklevel=5)
         wanted = minimum.collapsed or self.solver == "closed_form"
         return minimum.attaining(width) if wanted else None
 
@@ -233,7 +235,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
 
     def fit(self, X, y, sample_weight=None):
         """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), each sample with its weight."""
-        X, Y = self._checked(X, y, reset=True)
+        X, Y = self._validate_samples(X, y, reset=True)
         self._check_parameters()
         self.moments_ = weights = None
         if sample_weight is not None:
@@ -249,12 +251,12 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             theta = self._solve(X, Y.reshape(len(Y), -1))
         else:
             theta = self._fit_network(dl.Problem.from_data(X, Y))
-        return self._keep(theta, mean, Y.ndim == 1)
+        return self._set_coefficients(theta, mean, Y.ndim == 1)
 
     def partial_fit(self, X, y):
         """Add samples to those seen so far, whose moments are kept, and train on all of them."""
         earlier: dl.problems.Moments | None = getattr(self, "moments_", None)
-        X, Y = self._checked(X, y, reset=earlier is None, accept_sparse=False)
+        X, Y = self._validate_samples(X, y, reset=earlier is None, accept_sparse=False)
         self._check_parameters()
         new = dl.problems.Moments.of_rows(X, Y.reshape(len(Y), -1))
         self.moments_ = new if earlier is None else earlier.merge(new)
@@ -266,7 +268,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         X = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=("csr", "csc"))
         return X @ self.coef_.T + self.intercept_
 
-    def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
+    def _validate_samples(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
         X, Y = validate_data(
             self,
             X,
@@ -284,9 +286,9 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         mean = moments.mean if self.fit_intercept else np.zeros_like(moments.shift)
         about_mean = replace(moments, shift=moments.shift - mean)
         problem = dl.Problem.from_accumulated(about_mean, single_target=single)
-        return self._keep(self._fit_network(problem), mean, single)
+        return self._set_coefficients(self._fit_network(problem), mean, single)
 
-    def _keep(self, theta: np.ndarray, mean: np.ndarray, single: bool):
+    def _set_coefficients(self, theta: np.ndarray, mean: np.ndarray, single: bool):
         """Turn the product for centered data into coefficients and intercepts."""
         intercept = mean[len(theta) :] - mean[: len(theta)] @ theta
         self.coef_ = theta[:, 0] if single else theta.T
@@ -302,7 +304,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         coordinates = left[:, keep].T @ Y / singular[keep, None]
         for name in ("weights_", "critical_learning_rate_"):  # of an earlier fit
             vars(self).pop(name, None)
-        self._report("converged", 1, 0.0, None)
+        self._set_outcome("converged", 1, 0.0, None)
         self.readout_ = None
         self._spectrum = (singular[keep] ** 2 / len(X), coordinates)
         theta = right[keep].T @ coordinates
@@ -348,7 +350,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             return balanced_network(problem, self.depth, width)
         advice = dl.training.advise(problem, self.depth, self._spec())
         self.critical_learning_rate_ = advice.critical_learning_rate
-        found = self._decayed(problem, width) if self.weight_decay else None
+        found = self._decayed_network(problem, width) if self.weight_decay else None
         if found is not None:
             return found
         if self.solver == "closed_form":
@@ -364,7 +366,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
         else:
             run = self._descend(*reduced, jax.random.fold_in(key, 1))
-        self._judge(run)
+        self._record_run(run)
         return run.network if reduction is None else reduction.lift(run.network)
 
     def __sklearn_tags__(self) -> Any:
@@ -467,7 +469,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
 
         q = problem.outputs
         width = max(q, min(32, problem.dimension)) if self.width is None else self.width
-        found = self._decayed(problem, width) if self.weight_decay else None
+        found = self._decayed_network(problem, width) if self.weight_decay else None
         if found is not None:
             return found
         solvable = problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0
@@ -490,7 +492,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / sharp if sharp > 0 else 1]
             options["first_rate"] = (1 - self.momentum) * min(limits)
         run = self._descend(problem, start, jax.random.fold_in(key, 1), **options)
-        self._judge(run, may_stop=self.weight_decay > 0)
+        self._record_run(run, may_stop=self.weight_decay > 0)
         return run.network
 
 

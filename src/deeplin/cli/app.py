@@ -30,7 +30,7 @@ COMMANDS = [
 """In the order of the help: first what is asked for most."""
 
 
-class _InOrder(typer.core.TyperGroup):
+class _OrderedGroup(typer.core.TyperGroup):
     """Lists the commands in that order, not in that of their registration."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # pyright: ignore
@@ -39,7 +39,7 @@ class _InOrder(typer.core.TyperGroup):
 
 app = typer.Typer(
     name="deeplin",
-    cls=_InOrder,
+    cls=_OrderedGroup,
     help="Deep linear networks as an exact instrument.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -13,7 +13,7 @@ from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.sources import bibtex, source_of
 
 STARTS = ("small", "gaussian", "residual")
-SMALL = 0.05
+SMALL_SCALE = 0.05
 """Scale of a small start, whose first layer is zero (FM-A1)."""
 
 
@@ -47,7 +47,7 @@ def certify(
     from deeplin.report.text import certificate_text
 
     if run is None:
-        problem, outcome = _fresh(depth, start, learning_rate, seed)
+        problem, outcome = _train_example(depth, start, learning_rate, seed)
     else:
         problem, outcome = load_run(run)
     table = certify_run(problem, outcome, only=only or None, tolerance=tolerance, parts=parts)
@@ -60,7 +60,7 @@ def certify(
         raise typer.Exit(1)
 
 
-def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
+def _train_example(depth: int, start: str, learning_rate: float | None, seed: int):
     """The data set of FM, and one network trained on it with its weights kept along the way."""
     import jax
 
@@ -72,7 +72,7 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
     if start not in STARTS:
         raise InputError(f"start is {start!r}; pass one of {', '.join(STARTS)}.")
     problem = synthetic.flat_minima(seed).problem
-    name, scale = ("zero_layer", SMALL) if start == "small" else (start, None)
+    name, scale = ("zero_layer", SMALL_SCALE) if start == "small" else (start, None)
     network = start_by_name(name, problem, jax.random.key(seed), depth=L, scale=scale)
     if learning_rate is None:
         return problem, gradient_flow(problem, network, until=50.0, record_every=1.0)

@@ -66,7 +66,7 @@ def reproduce(
                 board.say(figure_lines(outcomes[-1], text_width()))
     if as_json:
         lines = {"summary": recorded.summary(recorded.collect(outcomes))}
-        figures_found = [_shortened(outcome) for outcome in outcomes]
+        figures_found = [_without_panels(outcome) for outcome in outcomes]
         typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
         typer.echo(ending(outcomes, report / "index.html", text_width()))
@@ -91,7 +91,7 @@ def _print_list(names: list[str] | None) -> None:
     typer.echo("Seconds of one core; figures that share runs compute them once.")
 
 
-def _shortened(outcome: dict[str, Any]) -> dict[str, Any]:
+def _without_panels(outcome: dict[str, Any]) -> dict[str, Any]:
     """Verdicts and answers of a figure without its pictures and protocol."""
     kept = ("name", "title", "preset", "seed", "quotes", "theorems", "failures", "seconds")
     questions = [q for panel in outcome["panels"] for q in panel["questions"]]

@@ -83,7 +83,7 @@ def sweep(
 
     Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
     """
-    config = _chosen(file, config)
+    config = _resolve_config(file, config)
     if cluster and workers:
         raise InputError("both --workers and --cluster are given; pass one of them.")
     prepare_computing()
@@ -108,12 +108,12 @@ def sweep(
         reason = error.strerror if isinstance(error, OSError) else error
         typer.echo(f"deeplin: {reason}. {resume}", err=True)
         raise typer.Exit(1) from None
-    _print(outcome, as_json)
+    _print_outcome(outcome, as_json)
     if not outcome.complete:
         raise typer.Exit(1)
 
 
-def _chosen(file: Path | None, config: Path | None) -> Path:
+def _resolve_config(file: Path | None, config: Path | None) -> Path:
     """The sweep that is meant: the one given, or the only one in this folder."""
     if file and config:
         raise InputError(f"both {str(file)!r} and --config {str(config)!r} are given; pass one.")
@@ -139,7 +139,7 @@ def _reseed(config: Any, seed: int) -> Any:
     return dataclasses.replace(config, seed=seed)
 
 
-def _print(outcome: engine.Outcome, as_json: bool) -> None:
+def _print_outcome(outcome: engine.Outcome, as_json: bool) -> None:
     summary = {
         "folder": str(outcome.store.folder),
         "reused": outcome.reused,

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from deeplin.dynamics import Run
     from deeplin.tables.reading import Reading
 
-HOLD_OUT_ROWS, HELD_OUT = 1000, 0.2
+HOLD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
 """Rows from which some are held out, and which share; of fewer, networks of folds are scored."""
-MISSING = ("empty", "drop", "refuse")
+MISSING_POLICIES = ("empty", "drop", "refuse")
 BARS = "▁▂▃▄▅▆▇█"
-SHOWN = 48
+MAX_BARS = 48
 
 # --- options that the commands share -------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Training(NamedTuple):
     epsilon: Annotated[float, "ε of Adam and RMSProp."] = 1e-8
 
 
-def grouped(function: Callable[..., None]) -> Callable[..., None]:
+def expand_option_groups(function: Callable[..., None]) -> Callable[..., None]:
     """A command in which a parameter that is a group of options stands for all of them.
 
     Each field of the group is an option of its name, with the text of its annotation as help; a
@@ -177,7 +177,7 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def diagnose(
     source: Source,
     table: Table,
@@ -238,7 +238,7 @@ def diagnose(
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def train(
     source: Source,
     table: Table,
@@ -294,7 +294,7 @@ def train(
         problem = reading.problem
         known = problem.inputs is not None and test_share is None
         if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
-            reading = table.read(source, test_share=HELD_OUT, seed=seed)
+            reading = table.read(source, test_share=HELD_OUT_SHARE, seed=seed)
         folds = known and reading.held_out is None
         with LiveTraining(whole_number("steps", steps)) as live:
             report = train_on_table(
@@ -357,7 +357,7 @@ class LiveTraining(Live):
 
 def bars(values: Any) -> str:
     """The last values as a line of bars, from the smallest to the largest of them."""
-    shown = np.asarray(values, dtype=float)[-SHOWN:]
+    shown = np.asarray(values, dtype=float)[-MAX_BARS:]
     finite = shown[np.isfinite(shown)]
     if len(finite) == 0:
         return ""
@@ -390,8 +390,8 @@ def predict(
     standard error says which. With `--missing drop` a first column has the numbers of the rows.
     """
     require_source(source)
-    if missing not in MISSING:
-        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING)}.")
+    if missing not in MISSING_POLICIES:
+        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING_POLICIES)}.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
     from deeplin.tables.preparation import TablePredictions

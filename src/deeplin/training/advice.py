@@ -52,34 +52,34 @@ LOSS_NAMES = {
     "huber": "Huber loss",
 }
 
-CAUTION = 0.5
+ADVISED_FRACTION = 0.5
 """Part of the largest stable rate that is advised: the way to the solution may be sharper."""
-CUSTOMARY = 1e-3
+DEFAULT_ADAPTIVE_RATE = 1e-3
 """The rate that most people begin with for Adam."""
-INTERPOLATED = 1e-16
+INTERPOLATION_TOLERANCE = 1e-16
 """R_min/R_0 up to which the data count as interpolated (residuals of 1e-8 of the targets)."""
 
 TRIED_STARTS = (*FRAMEWORK_STARTS, "small")
-RATES = 8
+TRIED_RATES = 8
 """Rates tried at once, from each start."""
-MOST_STARTS, FEWEST_STARTS = 16, 4
-MOST_STEPS, FEWEST_STEPS = 300, 60
+MAX_STARTS, MIN_STARTS = 16, 4
+MAX_TRIAL_STEPS, MIN_TRIAL_STEPS = 300, 60
 """Steps after which a rate that is too large has shown itself."""
-LONGEST = 20_000
+MAX_STEPS = 20_000
 """Steps of the run that counts how many are needed."""
-LONGEST_ON_BATCHES = 3_000
+MAX_STEPS_ON_BATCHES = 3_000
 """The same on batches that leave noise: what is not learned by then is lost in it."""
-BUDGET = 1e9
+WORK_BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
-LOWERED, LOWERINGS = 0.85, 18
+RATE_REDUCTION, MAX_REDUCTIONS = 0.85, 18
 """By how much the rate is lowered because one of the new starts diverged, and how often."""
-LADDERS = 4
+MAX_RATE_GRIDS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
-HIGHEST_ADAPTIVE = 0.2
+MAX_ADAPTIVE_RATE = 0.2
 """The largest rate of Adam and RMSProp that is tried; it is lowered until all starts learn."""
-LEARNED = 0.01
+LEARNED_FRACTION = 0.01
 """A network has learned when 1 % of what a linear map explains is left to learn, …"""
-LEARNED_SEPARABLE = 0.1
+SEPARABLE_LEARNED_FRACTION = 0.1
 """… and 10 % of the log-loss where it has no minimum and tends to 0."""
 
 
@@ -312,19 +312,19 @@ def advise(
     if spec.adaptive:
         beta1 = spec.beta1 if spec.optimizer == "adam" else 0.0
         critical = spec.epsilon_on_risk(problem) * (2 + 2 * beta1) / ((1 - beta1) * lowest)
-    remarks = (*_about_minimum(problem, minimum, known), *_about_optimizer(spec, settles))
+    remarks = (*_remarks_on_minimum(problem, minimum, known), *_remarks_on_optimizer(spec, settles))
     if batch is not None:
-        settles = settles and minimum is None and problem.residual_share <= INTERPOLATED
-        end, critical, more = _on_batches(problem, L, batch, spec, minimum, readout, end)
+        settles = settles and minimum is None and problem.residual_share <= INTERPOLATION_TOLERANCE
+        end, critical, more = _rates_on_batches(problem, L, batch, spec, minimum, readout, end)
         remarks += more
     elif spec.batch_size is not None and spec.batch_size > problem.samples:
         remarks += (f"A batch of {spec.batch_size} holds all {problem.samples} samples.",)
     pace = (1 - spec.momentum) * stability_limit()
-    rate = float(np.fmin(CAUTION * pace / end, CAUTION * critical))
+    rate = float(np.fmin(ADVISED_FRACTION * pace / end, ADVISED_FRACTION * critical))
     factor = spec.rate_factor(problem)
     return Advice(
         L,
-        CUSTOMARY if spec.adaptive else rate / factor,
+        DEFAULT_ADAPTIVE_RATE if spec.adaptive else rate / factor,
         critical / factor,
         lower,
         exact,
@@ -343,11 +343,11 @@ def _sharpness_near_zero(problem: Problem, depth: int) -> float:
     Stands in for S_bal where the risk has no minimizer; simulated starts correct it.
     """
     X, _ = problem.require_data("a rate for classes")
-    bend = 1 / 4 if problem.outputs == 1 else 1 / problem.outputs  # λ_max(φ'') at 0
-    return depth * bend * float(np.linalg.norm(X, 2)) ** 2 / problem.samples
+    curvature = 1 / 4 if problem.outputs == 1 else 1 / problem.outputs  # λ_max(φ'') at 0
+    return depth * curvature * float(np.linalg.norm(X, 2)) ** 2 / problem.samples
 
 
-def _on_batches(
+def _rates_on_batches(
     problem: Problem,
     depth: int,
     batch: int,
@@ -369,7 +369,7 @@ def _on_batches(
             "about the solution that shrinks with the rate. Lower the rate towards the end.",
         )
         return sharpness, math.nan, remarks
-    interpolated = problem.residual_share <= INTERPOLATED
+    interpolated = problem.residual_share <= INTERPOLATION_TOLERANCE
     if minimum is not None or not interpolated:
         why = "With weight decay no minimum" if minimum is not None else "No linear map"
         remarks = (
@@ -410,7 +410,7 @@ def _on_batches(
     return bound, math.nan, remarks
 
 
-def _about_minimum(
+def _remarks_on_minimum(
     problem: Problem, minimum: DecayedMinimum | None, known: bool
 ) -> tuple[str, ...]:
     """What is to be said of the solution that training goes to."""
@@ -437,7 +437,7 @@ def _about_minimum(
     return ()
 
 
-def _about_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
+def _remarks_on_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
     """What is exact about SAM and Adam, and what is not."""
     if not settles or spec.batch_size is not None:
         return ()
@@ -510,17 +510,21 @@ def try_starts(
     m = default_width(problem) if width is None else whole_number("width", width)
     widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
     size = rows + sum(o * i for i, o in pairwise(widths))
-    count = int(np.clip(BUDGET / (size * RATES * MOST_STEPS), FEWEST_STARTS, MOST_STARTS))
-    steps = int(np.clip(BUDGET / (size * RATES * count), FEWEST_STEPS, MOST_STEPS))
+    count = int(
+        np.clip(WORK_BUDGET / (size * TRIED_RATES * MAX_TRIAL_STEPS), MIN_STARTS, MAX_STARTS)
+    )
+    steps = int(
+        np.clip(WORK_BUDGET / (size * TRIED_RATES * count), MIN_TRIAL_STEPS, MAX_TRIAL_STEPS)
+    )
     seed = seed_number(seed)
     rng = np.random.default_rng(seed)
 
-    def drawn(number: int) -> list[np.ndarray]:
+    def draw(number: int) -> list[np.ndarray]:
         """So many starts, stacked layer by layer."""
-        layers = [_layers(initialization, problem, rng, widths) for _ in range(number)]
+        layers = [_draw_layers(initialization, problem, rng, widths) for _ in range(number)]
         return [np.stack(layer) for layer in zip(*layers, strict=True)]
 
-    starts = drawn(count)
+    starts = draw(count)
     settings = spec.settings(problem, seed)
     share_compiled_code()  # compiling takes longer than the trials
     factor = spec.rate_factor(problem)
@@ -535,32 +539,34 @@ def try_starts(
 
     top = known.critical_learning_rate
     if spec.adaptive:
-        top = HIGHEST_ADAPTIVE
+        top = MAX_ADAPTIVE_RATE
     elif not np.isfinite(top):
         top = 16 * known.learning_rate if not problem.has_minimizer else 4 * known.learning_rate
     rate = min(_largest_bounded(bounded, top), top / 2)
     # As many new starts as networks before: the program is compiled already.
-    starts = drawn(count * RATES)
-    limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES
-    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, limit))
-    part = LEARNED if problem.has_minimizer or known.excess else LEARNED_SEPARABLE
+    starts = draw(count * TRIED_RATES)
+    limit = MAX_STEPS if known.certain or known.settles else MAX_STEPS_ON_BATCHES
+    longest = int(np.clip(WORK_BUDGET / (size * count * TRIED_RATES), MAX_TRIAL_STEPS, limit))
+    part = LEARNED_FRACTION if problem.has_minimizer or known.excess else SEPARABLE_LEARNED_FRACTION
     goal = known.excess + part * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
-    for _ in range(LOWERINGS):
-        rates = np.full(count * RATES, rate * factor)
+    for _ in range(MAX_REDUCTIONS):
+        rates = np.full(count * TRIED_RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
         if np.all(status == "converged") if spec.adaptive else np.all(status != "diverged"):
             break
-        rate *= LOWERED
+        rate *= RATE_REDUCTION
     assert run is not None
     done = np.equal(status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
     learned = int(done.sum())
-    return Trials(initialization, known.depth, m, rate, taken, count * RATES, learned, longest)
+    return Trials(
+        initialization, known.depth, m, rate, taken, count * TRIED_RATES, learned, longest
+    )
 
 
-def _layers(
+def _draw_layers(
     kind: str, problem: Problem, rng: np.random.Generator, widths: tuple[int, ...]
 ) -> list[np.ndarray]:
     if kind == "small":
@@ -582,21 +588,21 @@ def _gaps(problem: Problem, starts: list[np.ndarray]) -> np.ndarray:
 
 def _largest_bounded(bounded, top: float) -> float:
     """The largest rate up to which `bounded` holds: a ladder of factors 2, then a finer one."""
-    for _ in range(LADDERS):
-        rates = top * 2.0 ** -np.arange(RATES)
-        kept = _from_below(bounded(rates))
-        if kept == RATES:
+    for _ in range(MAX_RATE_GRIDS):
+        rates = top * 2.0 ** -np.arange(TRIED_RATES)
+        kept = _count_bounded_from_below(bounded(rates))
+        if kept == TRIED_RATES:
             return float(rates[0])
         if kept:
-            low = float(rates[RATES - kept])
-            finer = low * 2.0 ** (np.arange(RATES, 0, -1) / (RATES + 1))
-            more = _from_below(bounded(finer))
-            return float(finer[RATES - more]) if more else low
+            low = float(rates[TRIED_RATES - kept])
+            finer = low * 2.0 ** (np.arange(TRIED_RATES, 0, -1) / (TRIED_RATES + 1))
+            more = _count_bounded_from_below(bounded(finer))
+            return float(finer[TRIED_RATES - more]) if more else low
         top = float(rates[-1]) / 2
     return top
 
 
-def _from_below(good: np.ndarray) -> int:
+def _count_bounded_from_below(good: np.ndarray) -> int:
     """How many of the smallest rates (they come last) are good without a gap.
 
     What is bounded again above a rate that is not was luck.

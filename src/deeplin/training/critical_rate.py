@@ -23,7 +23,7 @@ SETTLED = 1e-8
 """A run has settled when it ends with this part of R_0 − R_min, or less."""
 SECTIONS = 8
 """Rates tried at once between the ends of each interval: one call shrinks it ninefold."""
-LOWEST, HIGHEST = 1 / 64, 2.0
+LOWEST_RATIO, HIGHEST_RATIO = 1 / 64, 2.0
 """Where the search begins, relative to the predicted rate."""
 
 Draw = Callable[[Array], Network]
@@ -120,7 +120,7 @@ def empirical_critical_rate(
         run = gradient_descent(problem, batch, rates.ravel(), steps, momentum=momentum)
         return np.asarray(run.evidence["gap"]).reshape(rates.shape) <= goal
 
-    low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
+    low, high = np.full(seeds, LOWEST_RATIO * predicted), np.full(seeds, HIGHEST_RATIO * predicted)
     low, high, found = largest_settling(settles, low, high, width)
     return CriticalRate(np.where(found, np.sqrt(low * high), np.nan), predicted, width, steps)
 

@@ -25,7 +25,7 @@ from deeplin.training.evaluation import (
     Overfitting,
     Score,
     best_map,
-    class_places,
+    class_indices,
     cross_validate,
     estimate_overfitting,
     r_squared,
@@ -43,9 +43,9 @@ ILL_CONDITIONED = 1e4
 """Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
 LARGE_TARGET = 1e3
 """Size of the targets, and one over it, from which the common starts are far from the solution."""
-DEPENDENT = 1e-3
+DEPENDENCE_THRESHOLD = 1e-3
 """Eigenvalue of the correlation matrix below which its inputs are nearly dependent …"""
-INVOLVED = 0.1
+PARTICIPATION_THRESHOLD = 0.1
 """… those whose squared entry in the eigenvector is at least this."""
 
 
@@ -226,14 +226,16 @@ def diagnose(
     problem, labels, columns = reading.problem, reading.inputs, reading.targets
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
-    levels = [whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)]
-    if not levels:
+    layer_counts = [
+        whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)
+    ]
+    if not layer_counts:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
     spec = optimizer or TrainingSpec()
     kind = None if readout is not None else initialization
 
-    def simulated(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
+    def simulate(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
         """Trials at the first and the last depth."""
         if kind is None:
             return ()
@@ -241,7 +243,7 @@ def diagnose(
         options = {"width": hidden, "seed": seed}
         return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
 
-    advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
+    advice = tuple(advise(problem, L, spec, readout=readout) for L in layer_counts)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
     squared = problem.loss == "squared"
     w = best_map(problem)
@@ -261,7 +263,7 @@ def diagnose(
     if other is not None and readout is None:
         ends = dict.fromkeys((advice[0].depth, advice[-1].depth))
         its = tuple(advise(other, L, spec) for L in ends)
-        better = Standardized(_condition(_spectrum(other)), its, simulated(other, its))
+        better = Standardized(_condition(_spectrum(other)), its, simulate(other, its))
     return Diagnosis(
         samples=problem.samples,
         dimension=problem.dimension,
@@ -285,8 +287,8 @@ def diagnose(
         width=hidden,
         optimizer=spec,
         advice=advice,
-        trials=simulated(problem, advice),
-        alone={} if not squared else _alone(problem, columns, levels, spec),
+        trials=simulate(problem, advice),
+        alone={} if not squared else _advice_for_each_target(problem, columns, layer_counts, spec),
         eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
         seed=seed_number(seed),
@@ -361,7 +363,7 @@ def _standardized(
     table = moments / np.outer(scale, scale)
     correlations = table[:d, :d][np.ix_(varies, varies)]
     values, vectors = np.linalg.eigh(correlations)
-    involved = (vectors[:, 0] ** 2 >= INVOLVED) & (values[0] < DEPENDENT)
+    involved = (vectors[:, 0] ** 2 >= PARTICIPATION_THRESHOLD) & (values[0] < DEPENDENCE_THRESHOLD)
     dependent = tuple(np.array(labels)[varies][involved].tolist())
     targets = variance[d:] if problem.classes is None else []
     if np.allclose([*variance[:d][varies], *targets], 1.0, rtol=1e-6):
@@ -369,14 +371,16 @@ def _standardized(
     if problem.classes is not None:
         X, _ = problem.require_data("standardizing")
         X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # a constant stays as it is
-        return dependent, Problem.from_data(X, problem.classes[class_places(problem)], problem.loss)
+        return dependent, Problem.from_data(
+            X, problem.classes[class_indices(problem)], problem.loss
+        )
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
     other = Problem.from_moments(correlations, cross, table[d:, d:], problem.samples)
     return dependent, other if other.optimum_norm > 0 else None
 
 
-def _alone(
+def _advice_for_each_target(
     problem: Problem, names: Sequence[str], depths: list[int], optimizer: TrainingSpec
 ) -> dict[str, tuple[Advice, ...]]:
     """Advice for each of several targets that has a signal, with a network of its own."""

@@ -23,18 +23,18 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.tables.preparation import Preparation
 
 FOLDS = 5
-FEWEST_ROWS = 10
+MIN_ROWS = 10
 """Rows below which nothing is left out."""
 PENALTIES = np.logspace(-6, 3, 46)
 """Ridge penalties that are tried, relative to the largest eigenvalue of Σ̂."""
-MOST_INPUTS = 20
+MAX_SELECTED_INPUTS = 20
 """Inputs that forward selection tries at most."""
 
-FLAT_EDGE = 1.1
+FLAT_TAIL_FACTOR = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
-NEAR = 1.1
+BENIGN_ERROR_RATIO = 1.1
 """Interpolation is benign up to this many times the left-out error of the best alternative, …"""
-BENIGN, TEMPERED = 0.1, 0.5
+BENIGN_LOST_SHARE, TEMPERED_LOST_SHARE = 0.1, 0.5
 """… or where it loses at most this share of what that explains; up to the second it is tempered."""
 
 
@@ -54,12 +54,12 @@ def r_squared(problem: Problem, product: Any = None) -> Float[np.ndarray, " q"]:
     d = problem.dimension
     theta = np.asarray(problem.optimum if product is None else product).reshape(d, -1)
     if problem.inputs is not None and problem.targets is not None:
-        return _compared(problem, problem.targets - problem.inputs @ theta)
+        return _r_squared_from_errors(problem, problem.targets - problem.inputs @ theta)
     moments = np.asarray(problem.second_moments)
     total = np.diag(moments)[d:]
     cross = np.sum(theta * moments[:d, d:], axis=0)
     remaining = total - 2 * cross + np.sum(theta * (moments[:d, :d] @ theta), axis=0)
-    return _ratio(np.maximum(remaining, 0), total)
+    return _explained_share(np.maximum(remaining, 0), total)
 
 
 def r_squared_left_out(
@@ -71,14 +71,14 @@ def r_squared_left_out(
     if not known or dependent:
         return None
     errors = leave_one_out_errors(problem, centered=centered)
-    return _compared(problem, errors) if np.isfinite(errors).all() else None
+    return _r_squared_from_errors(problem, errors) if np.isfinite(errors).all() else None
 
 
-def _compared(problem: Problem, errors: np.ndarray) -> np.ndarray:
-    return _ratio(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
+def _r_squared_from_errors(problem: Problem, errors: np.ndarray) -> np.ndarray:
+    return _explained_share(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
 
 
-def _ratio(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _explained_share(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
     varies = total > 0
     return np.where(varies, 1 - remaining / np.where(varies, total, 1), 0.0)
 
@@ -151,7 +151,7 @@ def selected_left_out(problem: Problem) -> tuple[int, Float[np.ndarray, "n q"]]:
     interpolant of minimal norm and a ridge miss.
     """
     X, Y = problem.require_data("the error of a few inputs")
-    most = max(1, min(MOST_INPUTS, problem.samples // 5, problem.dimension))
+    most = max(1, min(MAX_SELECTED_INPUTS, problem.samples // 5, problem.dimension))
     errors = np.zeros((most + 1, *Y.shape))
     for train, test in folds(problem.samples):
         errors[0, test] = Y[test]
@@ -222,7 +222,7 @@ def best_map(problem: Problem) -> np.ndarray:
     return found.reshape(problem.dimension, -1)
 
 
-def class_places(problem: Problem) -> np.ndarray | None:
+def class_indices(problem: Problem) -> np.ndarray | None:
     """The place of each row's class among `problem.classes`; None without classes."""
     if problem.classes is None or problem.targets is None:
         return None
@@ -251,7 +251,9 @@ def scores(
     """Score `outputs` on rows with targets Y (n×q): R² of each target, or those of classes."""
     if problem.classes is None:
         apart = np.mean((Y - answers["constant"]) ** 2, axis=0)
-        found = {k: _ratio(np.mean((Y - z) ** 2, axis=0), apart) for k, z in answers.items()}
+        found = {
+            k: _explained_share(np.mean((Y - z) ** 2, axis=0), apart) for k, z in answers.items()
+        }
         return tuple(
             Score("R²", name, **{kind: float(values[j]) for kind, values in found.items()})
             for j, name in enumerate(targets)
@@ -301,9 +303,9 @@ def cross_validate(
     assert np.isclose(found.scores[0].network, 1)
     ```
     """
-    if problem.inputs is None or problem.targets is None or problem.samples < FEWEST_ROWS:
+    if problem.inputs is None or problem.targets is None or problem.samples < MIN_ROWS:
         return None
-    Y, labels = problem.targets, class_places(problem)
+    Y, labels = problem.targets, class_indices(problem)
     centered = preparation.centered
     answers: dict[str, np.ndarray] = {}
     for train, test in folds(problem.samples, seed, labels):
@@ -412,9 +414,12 @@ class Overfitting:
         """
         if not self.beats_zero:
             return "harmful"
-        if self.leave_one_out <= NEAR * self.best_error or self.lost <= BENIGN:
+        if (
+            self.leave_one_out <= BENIGN_ERROR_RATIO * self.best_error
+            or self.lost <= BENIGN_LOST_SHARE
+        ):
             return "benign"
-        return "tempered" if self.lost <= TEMPERED else "harmful"
+        return "tempered" if self.lost <= TEMPERED_LOST_SHARE else "harmful"
 
 
 @validated
@@ -476,15 +481,15 @@ def estimate_overfitting(
         ridge_penalty=penalty,
         selected_error=float(np.sum(selected**2) / n),
         selected_inputs=inputs,
-        beats_zero=_smaller(errors, problem.require_data("the left-out error")[1]),
+        beats_zero=_significantly_smaller(errors, problem.require_data("the left-out error")[1]),
         unstandardized_error=error_before,
         standardizing_hurts=error_before is not None
-        and error - error_before > BENIGN * zero
-        and _smaller(before, errors),
+        and error - error_before > BENIGN_LOST_SHARE * zero
+        and _significantly_smaller(before, errors),
     )
 
 
-def _smaller(errors: np.ndarray, others: np.ndarray) -> bool:
+def _significantly_smaller(errors: np.ndarray, others: np.ndarray) -> bool:
     """Whether the first squared errors are smaller: paired t-test at 5 %."""
     gains = np.sum(others**2 - errors**2, axis=1)
     n, deviation = len(gains), float(np.std(gains, ddof=1)) if len(gains) > 1 else math.inf
@@ -517,7 +522,7 @@ def estimate_tail(problem: Problem, *, b: float = 1.0) -> TailEstimate:
         if squares <= 0:
             continue
         large = s**2 / squares
-        flat = tail[0] <= FLAT_EDGE * s / n * (1 + math.sqrt(m / large)) ** 2
+        flat = tail[0] <= FLAT_TAIL_FACTOR * s / n * (1 + math.sqrt(m / large)) ** 2
         top = squares / s if flat else max(float(tail[0]) - s / n, squares / s)
         if s / top >= positive_number("b", b) * n:
             return TailEstimate(k, s, s / top, large)

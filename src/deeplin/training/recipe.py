@@ -45,16 +45,17 @@ from deeplin.training.evaluation import (
 INITIALIZATIONS = ("auto", *STARTS, *FRAMEWORK_STARTS, "balanced")
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
-SETTLED = 1e-4
+MAP_TOLERANCE = 1e-4
 """Part of what there is to explain by which a map may differ from that with weight decay."""
-RETRIES = 20
+MAX_HALVINGS = 20
 """How often an automatic learning rate that diverged is halved."""
 
 FLATTEST_MARGIN = 1e-6
 """Relative slack of S ≥ S_min at a run that ends near a minimizer, not in it."""
-RECORDS = 400
-"""Records along a run, as long as their weights together stay below `KEPT` numbers."""
-KEPT = 2**25
+MAX_RECORDS = 400
+"""Most records kept along a run."""
+MAX_RECORDED_NUMBERS = 2**25
+"""Most weights kept in all records of a run together; larger networks are recorded less often."""
 
 
 @validated
@@ -185,8 +186,8 @@ def descend(
         if first_rate is None:
             advice = advise(problem, network.depth, chosen, readout=network.readout)
             first_rate = advice.learning_rate
-        rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
-    minimum = _minimum(problem, network, chosen)
+        rates = [first_rate / 2**halvings for halvings in range(MAX_HALVINGS + 1)]
+    minimum = _known_minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
     if not own_goal and minimum is None and not problem.has_minimizer:
         options["loss_target"] = math.log(2) / problem.samples  # every row is right below it
@@ -206,21 +207,23 @@ def descend(
             break
     assert run is not None
     if minimum is not None and not own_goal and run.status != "diverged":
-        if not _reached(problem, run, minimum) and options.pop("gap") is not None:
+        if not _reached_minimum(problem, run, minimum) and options.pop("gap") is not None:
             run = descent(rate)
-        if _reached(problem, run, minimum):
+        if _reached_minimum(problem, run, minimum):
             run = replace(run, status="converged")
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
-def _minimum(problem: Problem, network: Network, optimizer: TrainingSpec) -> DecayedMinimum | None:
+def _known_minimum(
+    problem: Problem, network: Network, optimizer: TrainingSpec
+) -> DecayedMinimum | None:
     """Where training with weight decay goes (X-9, X-15), if that is known."""
     if not optimizer.weight_decay or problem.loss == "softmax":
         return None
     return decayed_minimum(problem, network.depth, optimizer.decay(problem), network.readout)
 
 
-def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
+def _reached_minimum(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
     """Whether the map is that of the minimum: R alone passes its value on the way there.
 
     The weights need not be: what no sample sees decays at the slow pace ηλ.
@@ -229,10 +232,10 @@ def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
     if problem.loss != "squared":
         X, _ = problem.require_data("the predictions")
         size = np.linalg.norm(X @ minimum.product)
-        return bool(np.linalg.norm(X @ apart) ** 2 <= SETTLED * max(size**2, 1.0))
+        return bool(np.linalg.norm(X @ apart) ** 2 <= MAP_TOLERANCE * max(size**2, 1.0))
     eigenvalues, vectors, _ = problem.spectrum
     distance = eigenvalues @ np.sum((vectors.T @ apart) ** 2, axis=1)
-    return bool(distance <= SETTLED * problem.zero_gap)
+    return bool(distance <= MAP_TOLERANCE * problem.zero_gap)
 
 
 def goal(
@@ -490,7 +493,9 @@ def train_on_table(
     how: dict[str, Any] = {"optimizer": spec, "seed": seed, **start}
     hidden = default_width(problem) if start["width"] is None else start["width"]
     widths = (problem.dimension, *[hidden] * (start["depth"] - 1), problem.outputs)
-    records = max(2, min(KEPT // sum(a * b for a, b in pairwise(widths)), RECORDS))
+    records = max(
+        2, min(MAX_RECORDED_NUMBERS // sum(a * b for a, b in pairwise(widths)), MAX_RECORDS)
+    )
     halvings: list[tuple[float, int]] = []
 
     def announced(rate: float, diverged: Run | None) -> None:
