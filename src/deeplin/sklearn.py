@@ -1,7 +1,7 @@
 """scikit-learn estimators whose coefficients are the product of a deep linear network.
 
-Importing this module, predicting and fitting the closed form do not import JAX (public names of
-`deeplin` are imported when they are first used), so that workers of a search start quickly.
+Importing this module, predicting, and fitting with the closed form do not import JAX (public names
+of `deeplin` are imported on first use), so that worker processes of a search start quickly.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import deeplin as dl
 from deeplin.errors import InputError, positive_number, whole_number
 
-COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
-FORMER = {"max_steps": "max_iter", "tolerance": "tol"}
-"""Names of parameters in version 0.2, and what they are called now."""
+COLLAPSED_WARNING = (
+    "With weight_decay={:g} the best network is the zero network; pass a smaller one."
+)
+RENAMED_PARAMETERS = {"max_steps": "max_iter", "tolerance": "tol"}
+"""Names of parameters in version 0.2, with their present names."""
 
 
 class _DeepLinearModel(BaseEstimator):
-    """What both estimators share: parameters, their checks, and how training is reported."""
+    """Base class of both estimators: parameters, their validation, and the outcome of training."""
 
     _solvers: tuple[str, ...]
 
@@ -69,15 +71,15 @@ class _DeepLinearModel(BaseEstimator):
         self.tolerance = tolerance
 
     def __setstate__(self, state):
-        """Estimators pickled by version 0.2 have other names of parameters, and fewer."""
+        """Restore a pickled estimator, also of version 0.2, which had fewer parameters."""
         if "max_iter" not in state:
-            old = {new: state.pop(name) for name, new in FORMER.items()}
+            old = {new: state.pop(name) for name, new in RENAMED_PARAMETERS.items()}
             state = type(self)().get_params() | state | old
         super().__setstate__(state)
 
     @property
     def network_(self) -> dl.Network:
-        """The trained network (float64 where JAX has it switched on)."""
+        """The trained network (float64 if it is enabled in JAX)."""
         check_is_fitted(self)
         return dl.Network(self.weights_, self.readout_)
 
@@ -86,7 +88,7 @@ class _DeepLinearModel(BaseEstimator):
             raise InputError(f"solver is {self.solver!r}; pass one of {', '.join(self._solvers)}.")
         if self.learning_rate != "auto":
             positive_number("learning_rate", self.learning_rate)
-        for old, new in FORMER.items():
+        for old, new in RENAMED_PARAMETERS.items():
             if getattr(self, old) != "deprecated":
                 sentence = f"{old} is now called {new}; the old name goes in the next version."
                 warnings.warn(sentence, FutureWarning, stacklevel=3)
@@ -115,30 +117,30 @@ class _DeepLinearModel(BaseEstimator):
         )
 
     def _fit_network(self, problem: Any) -> np.ndarray:
-        """Train on a problem, keep layers and evidence, return the product Θ."""
+        """Train on a problem, store the layers and the outcome, and return the product Θ."""
         import jax
 
         from deeplin.execution import share_compiled_code
 
-        share_compiled_code()  # every worker of a search would compile the same programs
-        self._report("converged", 1, 0.0, None)
+        share_compiled_code()  # or every worker of a search would compile the same programs
+        self._set_outcome("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
-        with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
+        with jax.enable_x64(True):  # scikit-learn users expect float64
             key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
             weights, readout = dl.networks.host_arrays(self._train(problem, key))
         self.weights_, self.readout_ = tuple(weights), readout
-        return dl.networks.products.product(self.weights_, readout)  # NumPy: nothing to compile
+        return dl.networks.products.product(self.weights_, readout)  # NumPy, without compilation
 
     def _train(self, problem: Any, key: Any) -> dl.Network:
         raise NotImplementedError
 
-    def _report(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
+    def _set_outcome(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = status, steps, gap, rate
 
-    def _judge(self, run: Any, *, may_stop: bool = False) -> None:
-        """Keep how a run ended, and warn where it did not converge."""
+    def _record_run(self, run: Any, *, may_stop: bool = False) -> None:
+        """Store the outcome of a run, and warn if it did not converge."""
         rate = run.learning_rate
-        self._report(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
+        self._set_outcome(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
         if run.status == "converged" or (may_stop and run.status != "diverged"):
             return
         if run.status == "diverged":
@@ -165,12 +167,12 @@ class _DeepLinearModel(BaseEstimator):
         options |= {"optimizer": self._spec(), "tolerance": self._tol, "key": key}
         return dl.training.descend(problem, start, self.learning_rate, self._max_iter, **options)
 
-    def _decayed(self, problem: dl.Problem, width: int) -> dl.Network | None:
-        """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
+    def _decayed_network(self, problem: dl.Problem, width: int) -> dl.Network | None:
+        """Return the minimum with weight decay (X-9, X-15) if requested or zero, else None."""
         minimum = dl.theory.decayed_minimum(problem, self.depth, self.weight_decay)
         self.critical_learning_rate_ = minimum.critical_learning_rate(self.momentum)
         if minimum.collapsed:
-            warnings.warn(COLLAPSED.format(self.weight_decay), stacklevel=5)
+            warnings.warn(COLLAPSED_WARNING.format(self.weight_decay), stacklevel=5)
         wanted = minimum.collapsed or self.solver == "closed_form"
         return minimum.attaining(width) if wanted else None
 
@@ -178,27 +180,26 @@ class _DeepLinearModel(BaseEstimator):
 class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     """Least squares by training a deep linear network, x ↦ W_L … W_1 x.
 
-    Where the solution is unique the coefficients are those of `LinearRegression`; where it is not,
-    they are the interpolant that the chosen initialization leads to: the one of minimal norm by
-    default, for `solver="closed_form"` (the limit of vanishing initialization) and whenever X-6
-    holds.
+    If the solution is unique, the coefficients are those of `LinearRegression`. Otherwise they are
+    the interpolant that the initialization leads to: the one of minimal norm by default, for
+    `solver="closed_form"` (the limit of vanishing initialization), and whenever X-6 holds.
 
     Parameters
     ----------
     depth : number of layers L.
-    width : hidden units; by default at most 32, and enough for the targets.
-    initialization : "auto" (orthogonal layers of the size of the solution after a first one of
-        zeros: deep networks train, and of several solutions that of minimal norm is found),
+    width : number of hidden units; by default at most 32, but enough for the targets.
+    initialization : "auto" (a first layer of zeros, then orthogonal layers of the size of the
+        solution: deep networks train well, and the solution of minimal norm is found),
         "gaussian", "zero_layer", "residual", "identity", "balanced", "torch", "xavier", "he" or
         "orthogonal".
-    scale : its scale; by default one near the size of the solution.
-    learning_rate : a number, or "auto": the advised one, halved while it diverges.
-    solver : "descent", "flow", or "closed_form" (the balanced minimizer, nothing is trained).
-    max_iter : most steps of descent or of the flow's solver.
-    tol : training ends when R − R_min is at most this part of what there is to explain.
+    scale : scale of the initialization; by default near the size of the solution.
+    learning_rate : a number, or "auto": the advised rate, halved while training diverges.
+    solver : "descent", "flow", or "closed_form" (the balanced minimizer, without training).
+    max_iter : maximum number of steps of descent or of the solver of the flow.
+    tol : training ends when R − R_min is at most this fraction of R_0 − R_min.
     momentum : heavy-ball β of descent.
-    batch_size : rows of a mini-batch of descent; None: all rows. Where the data cannot be
-        interpolated, descent on batches does not settle at a constant rate.
+    batch_size : number of rows in a mini-batch of descent; None: all rows. If the data cannot be
+        interpolated, descent on mini-batches does not settle at a constant rate.
     weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean squared error (X-9).
     fit_intercept : whether to subtract the means of inputs and targets first.
     random_state : seed of the initialization and the batches.
@@ -207,17 +208,17 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     Attributes
     ----------
     coef_, intercept_, n_features_in_, n_iter_ : as in scikit-learn.
-    weights_, readout_ : the trained layers; `network_` puts them together.
-    status_, gap_, learning_rate_, critical_learning_rate_ : how the training went; above the
+    weights_, readout_ : the trained layers; `network_` combines them.
+    status_, gap_, learning_rate_, critical_learning_rate_ : outcome of the training; above the
         critical rate no solution is stable (X-7, X-9).
 
     Notes
     -----
-    With the default tol the coefficients agree with those of `LinearRegression` to about
-    1e-6·√(Λ/λ) of their size, Λ/λ the condition number of the data's covariance; `tol` is a
-    bound on R − R_min, and λ‖w − w*‖² ≤ R − R_min. Descent takes about Λ/λ steps or more: inputs
-    of very different sizes should be standardized, else a warning says how far it came. Sparse
-    inputs are read through their moments, so a d×d matrix must fit into memory.
+    With the default tol the coefficients agree with those of `LinearRegression` to a relative
+    accuracy of about 1e-6·√(Λ/λ), where Λ/λ is the condition number of the covariance of the data:
+    `tol` bounds R − R_min, and λ‖w − w*‖² ≤ R − R_min. Descent takes about Λ/λ steps or more, so
+    inputs of very different sizes should be standardized; a warning reports training that did not
+    converge. Sparse inputs are reduced to their moments, so a d×d matrix must fit into memory.
 
     Examples
     --------
@@ -232,8 +233,8 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     _solvers = ("descent", "flow", "closed_form")
 
     def fit(self, X, y, sample_weight=None):
-        """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), each sample with its weight."""
-        X, Y = self._checked(X, y, reset=True)
+        """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), with optional sample weights."""
+        X, Y = self._validate_samples(X, y, reset=True)
         self._check_parameters()
         self.moments_ = weights = None
         if sample_weight is not None:
@@ -249,24 +250,24 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             theta = self._solve(X, Y.reshape(len(Y), -1))
         else:
             theta = self._fit_network(dl.Problem.from_data(X, Y))
-        return self._keep(theta, mean, Y.ndim == 1)
+        return self._set_coefficients(theta, mean, Y.ndim == 1)
 
     def partial_fit(self, X, y):
-        """Add samples to those seen so far, whose moments are kept, and train on all of them."""
+        """Add samples to the stored moments of earlier samples, and train on all of them."""
         earlier: dl.problems.Moments | None = getattr(self, "moments_", None)
-        X, Y = self._checked(X, y, reset=earlier is None, accept_sparse=False)
+        X, Y = self._validate_samples(X, y, reset=earlier is None, accept_sparse=False)
         self._check_parameters()
         new = dl.problems.Moments.of_rows(X, Y.reshape(len(Y), -1))
         self.moments_ = new if earlier is None else earlier.merge(new)
         return self._fit_moments(self.moments_, Y.ndim == 1)
 
     def predict(self, X):
-        """Predictions X·coef_ + intercept_."""
+        """Return the predictions X·coef_ᵀ + intercept_."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=("csr", "csc"))
         return X @ self.coef_.T + self.intercept_
 
-    def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
+    def _validate_samples(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
         X, Y = validate_data(
             self,
             X,
@@ -280,44 +281,44 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         return X, np.asarray(Y, dtype=np.float64)
 
     def _fit_moments(self, moments: dl.problems.Moments, single: bool):
-        """Train on data of which only the moments are known."""
+        """Train on data given by their moments."""
         mean = moments.mean if self.fit_intercept else np.zeros_like(moments.shift)
         about_mean = replace(moments, shift=moments.shift - mean)
         problem = dl.Problem.from_accumulated(about_mean, single_target=single)
-        return self._keep(self._fit_network(problem), mean, single)
+        return self._set_coefficients(self._fit_network(problem), mean, single)
 
-    def _keep(self, theta: np.ndarray, mean: np.ndarray, single: bool):
-        """Turn the product for centered data into coefficients and intercepts."""
+    def _set_coefficients(self, theta: np.ndarray, mean: np.ndarray, single: bool):
+        """Set coefficients and intercepts from the product for centered data."""
         intercept = mean[len(theta) :] - mean[: len(theta)] @ theta
         self.coef_ = theta[:, 0] if single else theta.T
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
-    # --- the closed form, of which only the product is computed before more is asked for ---------
+    # --- the closed form: layers and critical rate are computed on first access ------------------
 
     def _solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        """The solution of minimal norm, Θ* = V S⁺ Uᵀ Y of X = U S Vᵀ."""
+        """Return the solution of minimal norm, Θ* = V S⁺ Uᵀ Y with X = U S Vᵀ."""
         left, singular, right = np.linalg.svd(X, full_matrices=False)
         keep = singular > np.finfo(np.float64).eps * max(X.shape) * singular[0]
         coordinates = left[:, keep].T @ Y / singular[keep, None]
         for name in ("weights_", "critical_learning_rate_"):  # of an earlier fit
             vars(self).pop(name, None)
-        self._report("converged", 1, 0.0, None)
+        self._set_outcome("converged", 1, 0.0, None)
         self.readout_ = None
         self._spectrum = (singular[keep] ** 2 / len(X), coordinates)
         theta = right[keep].T @ coordinates
         if self.width is not None and self.width < min(Y.shape[1], X.shape[1]):
-            self._factors(theta)  # raises where it is too narrow
+            self._factors(theta)  # raises if the width is too small
         return theta
 
     @cached_property
     def weights_(self) -> tuple[np.ndarray, ...]:
-        """The layers; those of the closed form are made when they are first asked for."""
+        """The layers; those of the closed form are computed on first access."""
         return self._factors(np.atleast_2d(self.coef_).T)
 
     @cached_property
     def critical_learning_rate_(self) -> float | None:
-        """The critical rate; that of the closed form is computed when it is first asked for."""
+        """The critical rate; that of the closed form is computed on first access."""
         eigenvalues, coordinates = self._spectrum
         if not np.any(coordinates):
             return None
@@ -348,14 +349,14 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             return balanced_network(problem, self.depth, width)
         advice = dl.training.advise(problem, self.depth, self._spec())
         self.critical_learning_rate_ = advice.critical_learning_rate
-        found = self._decayed(problem, width) if self.weight_decay else None
+        found = self._decayed_network(problem, width) if self.weight_decay else None
         if found is not None:
             return found
         if self.solver == "closed_form":
             return balanced_network(problem, self.depth, width)
         start = self._start(problem, key, width, self.initialization)
-        # Fewer samples than inputs: the same training in the span of the samples (X-4). Weight
-        # decay also moves what is outside of it.
+        # With fewer samples than inputs, training in the span of the samples is equivalent (X-4),
+        # except with weight decay, which also changes the weights outside of the span.
         inside = problem.samples < problem.dimension and not (self.weight_decay or self.batch_size)
         reduction = dl.reduce(problem, start) if inside else None
         reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
@@ -364,7 +365,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
         else:
             run = self._descend(*reduced, jax.random.fold_in(key, 1))
-        self._judge(run)
+        self._record_run(run)
         return run.network if reduction is None else reduction.lift(run.network)
 
     def __sklearn_tags__(self) -> Any:
@@ -377,37 +378,37 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
 class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
     """Classification by a deep linear network: logistic loss for two classes, else softmax.
 
-    Where the risk has a minimizer the predictions are those of `LogisticRegression(C=np.inf)`.
-    Classes that a hyperplane separates have none (X-16): training then ends where every sample is
-    classified right.
+    If the risk has a minimizer, the predictions are those of `LogisticRegression(C=np.inf)`. It has
+    none if a hyperplane separates the classes (X-16): training then ends when every sample is
+    classified correctly.
 
     Parameters
     ----------
     depth : number of layers L.
-    width : hidden units; by default at most 32, and enough for the classes.
-    initialization : "auto" (orthogonal layers after a first one of zeros), or a name that
-        `DeepLinearRegressor` takes.
-    scale : its scale.
-    learning_rate : a number, or "auto": at most half of the critical rate, halved while it
-        diverges.
+    width : number of hidden units; by default at most 32, but enough for the classes.
+    initialization : "auto" (a first layer of zeros, then orthogonal layers), or a name that
+        `DeepLinearRegressor` accepts.
+    scale : scale of the initialization.
+    learning_rate : a number, or "auto": at most half of the critical rate, halved while
+        training diverges.
     solver : "descent", or "closed_form" (the balanced minimizer, found by Newton's method).
-    max_iter : most steps of descent.
-    tol : training ends when R − R_min is at most this part of R(0) − R_min.
+    max_iter : maximum number of steps of descent.
+    tol : training ends when R − R_min is at most this fraction of R_0 − R_min, R_0 = R(0).
     momentum : heavy-ball β of descent.
-    batch_size : rows of a mini-batch of descent; None: all rows. Where the classes overlap,
-        descent on batches does not settle at a constant rate.
-    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), two classes only; descent
-        then takes all of its steps.
-    fit_intercept : whether to add a constant input; its weights are penalized as all others.
+    batch_size : number of rows in a mini-batch of descent; None: all rows. If the classes
+        overlap, descent on mini-batches does not settle at a constant rate.
+    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), for two classes only;
+        descent then takes all `max_iter` steps.
+    fit_intercept : whether to add a constant input; its weights are penalized like all others.
     random_state : seed of the initialization and the batches.
     max_steps, tolerance : the former names of `max_iter` and `tol`.
 
     Attributes
     ----------
     classes_, coef_, intercept_, n_features_in_, n_iter_ : as in scikit-learn.
-    weights_ : the trained layers, the last column of the first for the constant input.
-    status_, gap_, learning_rate_, critical_learning_rate_ : how the training went; above the
-        critical rate no minimizer is stable (X-14, X-15, X-17); None where it is not known.
+    weights_ : the trained layers; the last column of the first belongs to the constant input.
+    status_, gap_, learning_rate_, critical_learning_rate_ : outcome of the training; above the
+        critical rate no minimizer is stable (X-14, X-15, X-17); None if it is not known.
 
     Examples
     --------
@@ -437,26 +438,26 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         return self
 
     def decision_function(self, X):
-        """X·coef_ᵀ + intercept_: (n,) for two classes, else (n, classes)."""
+        """Return X·coef_ᵀ + intercept_, of shape (n,) for two classes, else (n, classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         values = X @ self.coef_.T + self.intercept_
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_proba(self, X):
-        """The probability of each class, (n, classes)."""
+        """Return the probability of each class, of shape (n, classes)."""
         values = self.decision_function(X)
         return expit(np.stack([-values, values], 1)) if values.ndim == 1 else softmax(values, 1)
 
     def predict_log_proba(self, X):
-        """The logarithm of `predict_proba`, finite also where that is 0."""
+        """Return the logarithm of `predict_proba`, finite even where that rounds to 0."""
         values = self.decision_function(X)
         if values.ndim == 1:
             return log_expit(np.stack([-values, values], 1))
         return log_softmax(values, 1)
 
     def predict(self, X):
-        """The most probable class."""
+        """Return the most probable class of each sample."""
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
 
@@ -467,7 +468,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
 
         q = problem.outputs
         width = max(q, min(32, problem.dimension)) if self.width is None else self.width
-        found = self._decayed(problem, width) if self.weight_decay else None
+        found = self._decayed_network(problem, width) if self.weight_decay else None
         if found is not None:
             return found
         solvable = problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0
@@ -475,7 +476,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             self.critical_learning_rate_ = dl.theory.critical_learning_rate(
                 problem, self.depth, momentum=self.momentum
             )
-        if self.solver == "closed_form":  # on separable data the last iterate separates them
+        if self.solver == "closed_form":  # the last iterate separates separable classes
             return balanced_factors(problem.last_iterate, self.depth, width)
         automatic = self.initialization == "auto"
         name = "orthogonal" if automatic else self.initialization
@@ -484,18 +485,18 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             start = dl.Network([0 * start.weights[0], *start.weights[1:]])
         options: dict[str, Any] = {"gap": None} if self.weight_decay else {}
         if self.learning_rate == "auto":
-            # Twice this rate is stable at the start. The regressor's, from S_bal, would take two to
-            # five times the steps where the classes can be separated.
+            # Twice this rate is stable at the start. The rate of the regressor, from S_bal, would
+            # take two to five times as many steps if the classes are separable.
             sharp = float(dl.sharpness(problem, start).value)
             limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / sharp if sharp > 0 else 1]
             options["first_rate"] = (1 - self.momentum) * min(limits)
         run = self._descend(problem, start, jax.random.fold_in(key, 1), **options)
-        self._judge(run, may_stop=self.weight_decay > 0)
+        self._record_run(run, may_stop=self.weight_decay > 0)
         return run.network
 
 
 def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows about their mean times the roots of their weights, and that mean (inputs, targets)."""
+    """Return rows minus their mean, times the square roots of their weights, and the mean."""
     columns = Y.reshape(len(Y), -1)
     mean_x, mean_y = np.zeros(X.shape[1]), np.zeros(columns.shape[1])
     if center:
@@ -506,7 +507,7 @@ def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _sparse_moments(X, Y, weights) -> dl.problems.Moments:
-    """The moments of weighted rows of a sparse matrix, about zero: it never becomes dense."""
+    """Return the moments about zero of weighted rows of a sparse matrix, which stays sparse."""
     n = len(Y)
     columns = Y.reshape(n, -1)
     rows = scipy.sparse.hstack([X, columns], format="csr")

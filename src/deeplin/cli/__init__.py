@@ -1,4 +1,4 @@
-"""The command line. Importing a command's module registers it on the application."""
+"""The command line. Importing the module of a command registers it with the application."""
 
 from deeplin.cli import bench, certify, reproduce, sweep, tables
 from deeplin.cli.app import app, main

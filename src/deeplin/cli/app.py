@@ -1,4 +1,4 @@
-"""The command line: one typer application, and `deeplin explore`."""
+"""The typer application of the command line, and `deeplin explore`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ COMMANDS = [
     "bench",
     "cite",
 ]
-"""In the order of the help: first what is asked for most."""
+"""Commands in the order of the help, the most used first."""
 
 
-class _InOrder(typer.core.TyperGroup):
-    """Lists the commands in that order, not in that of their registration."""
+class _OrderedGroup(typer.core.TyperGroup):
+    """Group that lists its commands in the order of `COMMANDS`, not of their registration."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # pyright: ignore
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
@@ -39,7 +39,7 @@ class _InOrder(typer.core.TyperGroup):
 
 app = typer.Typer(
     name="deeplin",
-    cls=_InOrder,
+    cls=_OrderedGroup,
     help="Deep linear networks as an exact instrument.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -68,28 +68,28 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 
 def seed_option(help: str) -> Any:
-    """The option `--seed` of any command."""
+    """Return the option `--seed` of a command."""
     return typer.Option(
         help=help, callback=lambda value: None if value is None else seed_number(value)
     )
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input."""
+    """Run the command line; the exit code is 0 on success, 1 if a check fails, 2 on bad input."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # letters that the locale lacks are escaped
+        if isinstance(stream, io.TextIOWrapper):  # escape characters that the locale lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
             app(arguments)
         finally:
-            sys.stdout.flush()  # an error of the device belongs here, not to the interpreter's end
+            sys.stdout.flush()  # report write errors here, not at interpreter shutdown
     except InputError as error:
         print(f"deeplin: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         where = "the answer" if error.filename is None else repr(str(error.filename))
-        with suppress(OSError, ValueError):  # what is left would raise again when Python ends
+        with suppress(OSError, ValueError):  # a later flush would raise again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"deeplin: cannot write {where}: {error.strerror or error}.", file=sys.stderr)
         raise SystemExit(2) from None
@@ -99,11 +99,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def prepare_computing() -> None:
-    """Switch on float64 and a folder for compiled programs.
+    """Enable float64 and a cache folder for compiled programs.
 
-    Every command that computes calls this before its first computation; the others never wait for
-    JAX. The library itself never switches float64 on; `diagnose`, `train` and the estimators also
-    use the folder.
+    Every command that computes calls this before its first computation; the others never import
+    JAX. The library itself never enables float64 globally; `diagnose`, `train` and the estimators
+    also use the cache folder.
     """
     import jax
 
@@ -114,33 +114,33 @@ def prepare_computing() -> None:
 
 
 def text_width() -> int:
-    """Columns for running text: those of the terminal, but never more than can be read."""
+    """Return the width of text in columns: that of the terminal, but at most 120."""
     return min(shutil.get_terminal_size((80, 24)).columns, 120)
 
 
 @app.command()
 def explore(
-    port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port on this machine; 0: any free port.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     export: Annotated[
         Path | None, typer.Option(help="Write the page as one file that works from disk.")
     ] = None,
 ) -> None:
-    """Move a slider, see the whole training at once (a local page, nothing from the web)."""
+    """Open an interactive page that shows whole training runs (served locally, works offline)."""
     if export is not None:
         return write_page(export)
     from deeplin.explorer.serve import explore as serve
 
     with suppress(KeyboardInterrupt):
         serve(port, open_browser=browser, prepare=prepare_computing)
-    # Threads may be inside compiled code, from which Python cannot call them back: it would wait
-    # for them, or abort. There is nothing to keep.
+    # Threads may be running compiled code, which Python cannot interrupt: a normal exit would wait
+    # for them or abort. Nothing has to be saved.
     sys.stdout.flush()
     os._exit(0)
 
 
 def write_page(path: Path) -> None:
-    """Write the page with the certificates of its presets."""
+    """Write the page to a file, with the certificates of its presets."""
     from deeplin.explorer.answers import preset_certificates, statements
     from deeplin.explorer.build import page
 

@@ -1,4 +1,4 @@
-"""`deeplin bench`: measure the speed ratios of the checkout and keep them as JSON."""
+"""`deeplin bench`: measure speed ratios in a checkout and write them as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deeplin.errors import InputError
 
 
 def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
-    """The modules of the benchmarks folder, each with a function `measure()`."""
+    """Return the modules of the benchmarks folder that have a function `measure()`."""
     if not folder.is_dir():
         raise InputError(
             f"there is no folder {folder}; run this in a checkout or pass --folder with its "
@@ -30,14 +30,14 @@ def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
     unknown = sorted(set(names) - set(available))
     if unknown:
         raise InputError(f"no benchmark {', '.join(unknown)}; there are {', '.join(available)}.")
-    sys.path.insert(0, str(folder.resolve()))  # what several of them share is a module there too
+    sys.path.insert(0, str(folder.resolve()))  # benchmarks import shared modules from there
     modules = []
     for name in names or available:
         specification = importlib.util.spec_from_file_location(f"bench_{name}", available[name])
         assert specification is not None
         assert specification.loader is not None
         module = importlib.util.module_from_spec(specification)
-        sys.modules[specification.name] = module  # dataclasses and sweeps look their module up
+        sys.modules[specification.name] = module  # needed by dataclasses and sweeps
         specification.loader.exec_module(module)
         if hasattr(module, "measure"):
             modules.append(module)
@@ -45,7 +45,7 @@ def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
 
 
 def reached(entry: dict[str, Any]) -> bool:
-    """Whether a ratio reached its target; `at_most` marks ratios that must stay below it."""
+    """Return whether a ratio reached its target, an upper bound if `at_most` is set."""
     if entry.get("at_most"):
         return entry["ratio"] <= entry["target"]
     return entry["ratio"] >= entry["target"]
@@ -53,7 +53,7 @@ def reached(entry: dict[str, Any]) -> bool:
 
 @app.command()
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks; none means all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks; default: all.")] = None,
     folder: Annotated[Path, typer.Option(help="Where the benchmarks are.")] = Path("benchmarks"),
     out: Annotated[Path, typer.Option(help="JSON file to write.")] = Path("results/bench.json"),
     compare: Annotated[
@@ -61,7 +61,7 @@ def bench(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON too.")] = False,
 ) -> None:
-    """Measure speed as ratios within one run; exit 1 when a ratio misses its target."""
+    """Measure speed as ratios within one run; exit with 1 if a ratio misses its target."""
     earlier = _read_earlier(compare)
     prepare_computing()
     from deeplin.files import environment

@@ -1,4 +1,4 @@
-"""`deeplin certify` and `deeplin cite`: the statements of the papers, evaluated and cited."""
+"""`deeplin certify` and `deeplin cite`: check and cite the statements of the papers."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.sources import bibtex, source_of
 
 STARTS = ("small", "gaussian", "residual")
-SMALL = 0.05
+SMALL_SCALE = 0.05
 """Scale of a small start, whose first layer is zero (FM-A1)."""
 
 
 @app.command()
 def certify(
     run: Annotated[
-        Path | None, typer.Argument(help="A run saved by `deeplin train`; none: a fresh one.")
+        Path | None, typer.Argument(help="A run saved by `deeplin train`; default: a new run.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="A statement id, such as FM-L1; may be repeated.")
     ] = None,
-    depth: Annotated[int, typer.Option(help="Layers of the fresh run.")] = 3,
-    start: Annotated[str, typer.Option(help=f"Its start: {', '.join(STARTS)}.")] = "small",
+    depth: Annotated[int, typer.Option(help="Number of layers of the new run.")] = 3,
+    start: Annotated[str, typer.Option(help=f"Its initialization: {', '.join(STARTS)}.")] = "small",
     learning_rate: Annotated[
-        float | None, typer.Option(help="Gradient descent with this step; none: gradient flow.")
+        float | None, typer.Option(help="Of gradient descent; default: train by gradient flow.")
     ] = None,
-    seed: Annotated[int, seed_option("Seed of its data and its start.")] = 0,
+    seed: Annotated[int, seed_option("Seed of its data and its initialization.")] = 0,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
-    parts: Annotated[bool, typer.Option("--parts", help="One row for each claim.")] = False,
+    parts: Annotated[bool, typer.Option("--parts", help="Print one row for each claim.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also the statements that say nothing about this run.")
+        bool, typer.Option("--all", help="Also list statements that do not apply to this run.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +47,7 @@ def certify(
     from deeplin.report.text import certificate_text
 
     if run is None:
-        problem, outcome = _fresh(depth, start, learning_rate, seed)
+        problem, outcome = _train_example(depth, start, learning_rate, seed)
     else:
         problem, outcome = load_run(run)
     table = certify_run(problem, outcome, only=only or None, tolerance=tolerance, parts=parts)
@@ -60,8 +60,8 @@ def certify(
         raise typer.Exit(1)
 
 
-def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
-    """The data set of FM, and one network trained on it with its weights kept along the way."""
+def _train_example(depth: int, start: str, learning_rate: float | None, seed: int):
+    """Return the data set of FM and a run on it with recorded weights."""
     import jax
 
     from deeplin.dynamics import gradient_descent, gradient_flow
@@ -72,7 +72,7 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
     if start not in STARTS:
         raise InputError(f"start is {start!r}; pass one of {', '.join(STARTS)}.")
     problem = synthetic.flat_minima(seed).problem
-    name, scale = ("zero_layer", SMALL) if start == "small" else (start, None)
+    name, scale = ("zero_layer", SMALL_SCALE) if start == "small" else (start, None)
     network = start_by_name(name, problem, jax.random.key(seed), depth=L, scale=scale)
     if learning_rate is None:
         return problem, gradient_flow(problem, network, until=50.0, record_every=1.0)
@@ -83,15 +83,15 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
 @app.command()
 def cite(
     identifiers: Annotated[
-        list[str] | None, typer.Argument(help="Ids such as FM-2 or X-2; none means the library.")
+        list[str] | None, typer.Argument(help="Ids such as FM-2 or X-2; default: the library.")
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option(help="Folder with texts of the papers: does every quote stand in them?"),
+        typer.Option(help="Folder with texts of the papers, to check all quotations against."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of BibTeX.")] = False,
 ) -> None:
-    """Print the BibTeX entry behind a figure, a statement or the library itself."""
+    """Print the BibTeX entry of a figure, a statement or the library itself."""
     if check is not None:
         _check_quotes(check)
         return
@@ -105,7 +105,7 @@ def cite(
 
 
 def _check_quotes(folder: Path) -> None:
-    """Say which quoted sentences do not stand in the texts of a folder; exit 1 if any."""
+    """Print the quoted sentences that the texts of a folder lack; exit with 1 if there are any."""
     from deeplin.papers.catalogue import LEFT_OUT, QUOTES
     from deeplin.papers.quote import missing
 

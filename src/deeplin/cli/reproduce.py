@@ -1,4 +1,4 @@
-"""`deeplin reproduce`: run figures, judge what the papers say about them, write the report."""
+"""`deeplin reproduce`: compute figures, check what the papers say about them, write a report."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 @app.command()
 def reproduce(
     figures: Annotated[
-        list[str] | None, typer.Argument(help="Figures such as FM-2 or BO-1; none means all.")
+        list[str] | None, typer.Argument(help="Figures such as FM-2 or BO-1; default: all.")
     ] = None,
     preset: Annotated[
         str, typer.Option(help="quick (seconds), or paper (the full protocol).")
     ] = "quick",
     out: Annotated[
-        Path, typer.Option(help="Folder for results/ (to go on from) and report/index.html.")
+        Path, typer.Option(help="Folder for results/ (used to resume) and report/index.html.")
     ] = Path("."),
-    workers: Annotated[int, typer.Option(help="Studies computed at a time.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of studies computed in parallel.")] = 1,
     seed: Annotated[int, seed_option("Seed of the initial weights; 0: the FM authors' own.")] = 0,
     listed: Annotated[
         bool, typer.Option("--list", help="List the figures with their times; compute nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Reproduce figures of the papers and the talk; exit 1 when a verdict contradicts the record.
+    """Reproduce figures of the papers and the talk; exit with 1 if a verdict has changed.
 
-    Interrupt it when you like: the same command goes on where it stopped.
+    It can be interrupted at any time: the same command resumes where it stopped.
     """
     if listed:
         return _print_list(figures)
@@ -66,7 +66,7 @@ def reproduce(
                 board.say(figure_lines(outcomes[-1], text_width()))
     if as_json:
         lines = {"summary": recorded.summary(recorded.collect(outcomes))}
-        figures_found = [_shortened(outcome) for outcome in outcomes]
+        figures_found = [_without_panels(outcome) for outcome in outcomes]
         typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
         typer.echo(ending(outcomes, report / "index.html", text_width()))
@@ -75,7 +75,7 @@ def reproduce(
 
 
 def _print_list(names: list[str] | None) -> None:
-    """Print a line for each figure: its title, and how long its presets take."""
+    """Print one line per figure, with its title and the time that each preset takes."""
     from deeplin.papers import catalogue
     from deeplin.papers.report import duration
 
@@ -91,8 +91,8 @@ def _print_list(names: list[str] | None) -> None:
     typer.echo("Seconds of one core; figures that share runs compute them once.")
 
 
-def _shortened(outcome: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts and answers of a figure without its pictures and protocol."""
+def _without_panels(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdicts and answers of a figure, without its panels and protocol."""
     kept = ("name", "title", "preset", "seed", "quotes", "theorems", "failures", "seconds")
     questions = [q for panel in outcome["panels"] for q in panel["questions"]]
     return {**{key: outcome[key] for key in kept}, "questions": questions}

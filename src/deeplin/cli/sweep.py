@@ -1,4 +1,4 @@
-"""`deeplin sweep` and `deeplin status`: a sweep of one's own, resumable, on one machine or many."""
+"""`deeplin sweep` and `deeplin status`: resumable sweeps on one machine or several."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @app.command()
 def status(
     folder: Annotated[
-        Path | None, typer.Argument(help="The folder of a sweep; none: the only one in results/.")
+        Path | None, typer.Argument(help="Folder of a sweep; default: the only one in results/.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is damaged."""
+    """Print how much of a sweep is finished; exit with 1 if a unit failed or a file is damaged."""
     from deeplin import sweep as engine
 
     found = engine.status(folder or _only_sweep(Path("results")))
@@ -39,7 +39,7 @@ def status(
 
 
 def _only_sweep(results: Path) -> Path:
-    """The sweep that is meant when none is named."""
+    """Return the only sweep in a folder, or raise InputError if there are none or several."""
     sweeps = sorted(path.parent for path in results.glob("*/_manifest.json"))
     if len(sweeps) == 1:
         return sweeps[0]
@@ -63,7 +63,7 @@ def _print_status(found: engine.Status) -> None:
 @app.command()
 def sweep(
     file: Annotated[Path | None, typer.Argument(help="The sweep as JSON or TOML.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The same, as an option.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The sweep file, given as an option.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default results/NAME-OF-CONFIG.")
     ] = None,
@@ -71,19 +71,19 @@ def sweep(
         int, typer.Option(min=0, help="Worker processes; 0 computes in this process.")
     ] = 0,
     cluster: Annotated[
-        str | None, typer.Option(help="A dask scheduler instead, for example tcp://host:8786.")
+        str | None, typer.Option(help="Address of a dask scheduler, such as tcp://host:8786.")
     ] = None,
     shard: Annotated[
         str | None, typer.Option(help="Compute only part i of N, as i/N: for job arrays.")
     ] = None,
-    seed: Annotated[int | None, seed_option("Seed, instead of the one in the config.")] = None,
+    seed: Annotated[int | None, seed_option("Seed that replaces the one in the file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Compute a sweep, or what is left of it: give the same command again to go on.
+    """Compute a sweep, or the rest of it: repeat the same command to resume.
 
-    Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
+    The exit code is 0 if all units are finished, 1 if one failed (the next call retries it).
     """
-    config = _chosen(file, config)
+    config = _resolve_config(file, config)
     if cluster and workers:
         raise InputError("both --workers and --cluster are given; pass one of them.")
     prepare_computing()
@@ -108,13 +108,13 @@ def sweep(
         reason = error.strerror if isinstance(error, OSError) else error
         typer.echo(f"deeplin: {reason}. {resume}", err=True)
         raise typer.Exit(1) from None
-    _print(outcome, as_json)
+    _print_outcome(outcome, as_json)
     if not outcome.complete:
         raise typer.Exit(1)
 
 
-def _chosen(file: Path | None, config: Path | None) -> Path:
-    """The sweep that is meant: the one given, or the only one in this folder."""
+def _resolve_config(file: Path | None, config: Path | None) -> Path:
+    """Return the path of the sweep file: the one given, or the only one in this folder."""
     if file and config:
         raise InputError(f"both {str(file)!r} and --config {str(config)!r} are given; pass one.")
     chosen = file or config
@@ -139,7 +139,7 @@ def _reseed(config: Any, seed: int) -> Any:
     return dataclasses.replace(config, seed=seed)
 
 
-def _print(outcome: engine.Outcome, as_json: bool) -> None:
+def _print_outcome(outcome: engine.Outcome, as_json: bool) -> None:
     summary = {
         "folder": str(outcome.store.folder),
         "reused": outcome.reused,

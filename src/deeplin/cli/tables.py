@@ -1,4 +1,4 @@
-"""Commands on a table: `deeplin diagnose`, `deeplin train` (live) and `deeplin predict`."""
+"""Commands on tables: `deeplin diagnose`, `deeplin train` and `deeplin predict`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from deeplin.dynamics import Run
     from deeplin.tables.reading import Reading
 
-HOLD_OUT_ROWS, HELD_OUT = 1000, 0.2
-"""Rows from which some are held out, and which share; of fewer, networks of folds are scored."""
-MISSING = ("empty", "drop", "refuse")
+HOLD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
+"""Fewest rows at which some are held out, and their share; with fewer rows, cross-validation."""
+MISSING_POLICIES = ("empty", "drop", "refuse")
 BARS = "▁▂▃▄▅▆▇█"
-SHOWN = 48
+MAX_BARS = 48
 
-# --- options that the commands share -------------------------------------------------------------
+# --- shared options ------------------------------------------------------------------------------
 
 Source = Annotated[
     str,
@@ -45,7 +45,7 @@ Source = Annotated[
 
 
 class Table(NamedTuple):
-    """Which table a command reads, and how."""
+    """Options that determine which table is read, and how."""
 
     target: Annotated[list[str], "Column to predict (-1: the last); may be repeated."]
     task: Annotated[str, "regression, classification, or auto: classes if text or two values."] = (
@@ -53,23 +53,23 @@ class Table(NamedTuple):
     )
     ignore: Annotated[list[str] | None, "Column to leave out; may be repeated."] = None
     keep: Annotated[
-        list[str] | None, "Column to use though it has no name or numbers the rows."
+        list[str] | None, "Column to use even if it has no name or holds row numbers."
     ] = None
-    encode: Annotated[bool, "Make categories of text: one 0/1 column for each value."] = False
+    encode: Annotated[bool, "Encode text as categories: one 0/1 column for each value."] = False
     categorical: Annotated[
-        list[str] | None, "Column of numbers that are codes of classes; may be repeated."
+        list[str] | None, "Numeric column to treat as categories; may be repeated."
     ] = None
-    standardize: Annotated[bool, "Inputs and amounts to predict with mean 0 and deviation 1."] = (
+    standardize: Annotated[bool, "Scale inputs and numeric targets to mean 0 and deviation 1."] = (
         False
     )
     intercept: Annotated[bool, "Subtract the means, which fits an intercept."] = True
     missing: Annotated[str, "Rows with a missing value: refuse, drop."] = "refuse"
-    decimal: Annotated[str | None, "Decimal mark of text, . or ,; none: found."] = None
-    memory: Annotated[int, "MiB of a table to keep; of a larger one its moments are."] = 128
+    decimal: Annotated[str | None, "Decimal mark of text, . or ,; default: detected."] = None
+    memory: Annotated[int, "MiB of a table to keep in memory; of a larger one, only moments."] = 128
     cluster: Annotated[str | None, "Address of a dask scheduler, tcp://…"] = None
 
     def read(self, source: str, **more: Any) -> Reading:
-        """The problem in a table; one target is a vector, several are a matrix."""
+        """Read the problem from a table; one target is a vector, several are a matrix."""
         from deeplin.tables.reading import read_problem
 
         options = self._asdict()
@@ -83,11 +83,11 @@ class Table(NamedTuple):
 
 
 class Training(NamedTuple):
-    """How a network is trained: the fields of `deeplin.training.TrainingSpec`."""
+    """Options of training, the fields of `deeplin.training.TrainingSpec`."""
 
     momentum: Annotated[float, "Heavy-ball coefficient β."] = 0.0
     nesterov: Annotated[bool, "Nesterov's form of the momentum."] = False
-    batch_size: Annotated[int | None, "Rows of a mini-batch; none: all rows."] = None
+    batch_size: Annotated[int | None, "Rows of a mini-batch; default: all rows."] = None
     weight_decay: Annotated[float, "λ of the penalty λΣ‖W‖² (half of PyTorch's weight_decay)."] = (
         0.0
     )
@@ -99,11 +99,11 @@ class Training(NamedTuple):
     epsilon: Annotated[float, "ε of Adam and RMSProp."] = 1e-8
 
 
-def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """A command in which a parameter that is a group of options stands for all of them.
+def expand_option_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command in which each group of options is replaced by its fields.
 
-    Each field of the group is an option of its name, with the text of its annotation as help; a
-    switch has a form `--no-…` only where it is on by default.
+    Each field of a group becomes an option of the same name, with the text of its annotation as
+    help; a flag has a form `--no-…` only if it is on by default.
     """
     groups: dict[str, Any] = {}
     options: list[inspect.Parameter] = []
@@ -134,13 +134,13 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def require_source(source: str) -> None:
-    """Answer a wrong file name at once, before anything slow is imported."""
+    """Raise InputError for a missing file, before any slow import."""
     if source != "-" and not any(sign in source for sign in "*?[") and not Path(source).exists():
         raise InputError(f"there is no file {source!r}; pass a file, a folder or a glob.")
 
 
 def parse_depths(text: str) -> list[int]:
-    """Depths written as 10, as 2,5,10 or as 2..40."""
+    """Return the depths written as 10, as 2,5,10 or as 2..40."""
     try:
         depths: list[int] = []
         for part in text.split(","):
@@ -154,7 +154,7 @@ def parse_depths(text: str) -> list[int]:
 
 
 def parse_readout(text: str | None) -> np.ndarray | None:
-    """A read-out written as its entries, 1,0,0; one number alone stands for its norm."""
+    """Return the read-out given by its entries, such as 1,0,0, or by its norm as one number."""
     if text is None:
         return None
     try:
@@ -164,11 +164,11 @@ def parse_readout(text: str | None) -> np.ndarray | None:
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write where the user asked; a folder that is missing or closed gets one sentence."""
+    """Write to a path, or raise InputError if it cannot be written."""
     try:
         write(path)
     except InputError:
-        raise  # what was read is wrong, not where it is written
+        raise  # about the input, not the path
     except (OSError, ValueError) as error:
         raise InputError(f"cannot write {str(path)!r}: {error}") from error
 
@@ -177,7 +177,7 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def diagnose(
     source: Source,
     table: Table,
@@ -192,15 +192,15 @@ def diagnose(
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     seed: Annotated[int, seed_option("Seed of the starts.")] = 0,
     details: Annotated[
-        bool, typer.Option("--details", help="Also spectrum, sharpness and tables by depth.")
+        bool, typer.Option("--details", help="Also print spectrum, sharpness and tables by depth.")
     ] = False,
     as_json: AsJson = False,
-    html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the diagnosis as an HTML page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
 ) -> None:
-    """Say which learning rate works on a table, for amounts or classes, and what to expect.
+    """Find the learning rate that works on a table, for regression or classification.
 
-    A few starts of the kind `--init` are simulated: the rate given works from those.
+    A few starts of the kind `--init` are simulated; the printed rate works from all of them.
     """
     depths, vector = parse_depths(depth), parse_readout(readout)
     require_source(source)
@@ -238,7 +238,7 @@ def diagnose(
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def train(
     source: Source,
     table: Table,
@@ -256,22 +256,22 @@ def train(
     ] = "auto",
     scale: Annotated[float | None, typer.Option(help="Scale of the initialization.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
-    steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
+    steps: Annotated[int, typer.Option(help="Maximum number of steps.")] = 20_000,
     test_share: Annotated[
         float | None,
         typer.Option(
-            help="Share of the rows to hold out and score, 0: none. Default: 0.2 of 1000 rows or "
-            "more, else 5-fold cross-validation."
+            help="Share of the rows to hold out for scoring; 0: none. Default: 0.2 from 1000 rows "
+            "on, else 5-fold cross-validation."
         ),
     ] = None,
     seed: Annotated[int, seed_option("Seed of the initialization and the rows held out.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
+    out: Annotated[Path, typer.Option(help="File in which to save the run.")] = Path("run.npz"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train on a table, watch loss and sharpness against 2/η, score it, and keep the run.
+    """Train on a table, show loss and sharpness against 2/η, score the network, and save the run.
 
-    The exit code is 1 when training did not settle or the prediction did not come true.
+    The exit code is 1 if training did not settle or the prediction did not come true.
     """
     require_source(source)
     prepare_computing()
@@ -294,7 +294,7 @@ def train(
         problem = reading.problem
         known = problem.inputs is not None and test_share is None
         if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
-            reading = table.read(source, test_share=HELD_OUT, seed=seed)
+            reading = table.read(source, test_share=HELD_OUT_SHARE, seed=seed)
         folds = known and reading.held_out is None
         with LiveTraining(whole_number("steps", steps)) as live:
             report = train_on_table(
@@ -322,7 +322,7 @@ def train(
 
 
 class LiveTraining(Live):
-    """A small table on stderr, redrawn at every record; nothing at all without a terminal.
+    """A small table on stderr, redrawn at every record; not shown without a terminal.
 
     `watch` has the form that `gradient_descent(..., watch=...)` expects.
     """
@@ -333,19 +333,19 @@ class LiveTraining(Live):
         self.restart(math.nan)
 
     def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
-        """Begin again, with this learning rate, after a run that diverged."""
+        """Start again with this learning rate, after a run that diverged."""
         self.rate = learning_rate
         self.risks: list[float] = []
         self.sharpnesses: list[float] = []
 
     def watch(self, step: int, quantities: Mapping[str, np.ndarray]) -> None:
-        """Note one record and redraw."""
+        """Add one record and redraw the table."""
         self.risks.append(float(quantities["risk"][0]))
         self.sharpnesses.append(float(quantities["sharpness"][0]))
         self.update(self.table(step))
 
     def table(self, step: int) -> Grid:
-        """Loss and sharpness now, and how they got here."""
+        """Return the table of loss and sharpness, now and along the run."""
         title = f"step {step} of {self.steps}, learning rate η = {self.rate:.4g}"
         table = Grid("quantity", "now", "along the run", title=title)
         table.add_row("loss", f"{self.risks[-1]:.4g}", bars(np.log10(self.risks)))
@@ -356,8 +356,8 @@ class LiveTraining(Live):
 
 
 def bars(values: Any) -> str:
-    """The last values as a line of bars, from the smallest to the largest of them."""
-    shown = np.asarray(values, dtype=float)[-SHOWN:]
+    """Return the last values as a line of bars, scaled between their minimum and maximum."""
+    shown = np.asarray(values, dtype=float)[-MAX_BARS:]
     finite = shown[np.isfinite(shown)]
     if len(finite) == 0:
         return ""
@@ -375,23 +375,23 @@ def predict(
     run: Annotated[Path, typer.Argument(help="A run saved by `deeplin train`.")],
     source: Source,
     out: Annotated[
-        Path | None, typer.Option(help="CSV file to write; none: standard output.")
+        Path | None, typer.Option(help="CSV file to write; default: standard output.")
     ] = None,
     missing: Annotated[
         str, typer.Option(help="Rows that cannot be predicted: empty (cell), drop, or refuse.")
     ] = "empty",
     row_numbers: Annotated[
-        bool, typer.Option("--row-numbers", help="A first column with the number of the row.")
+        bool, typer.Option("--row-numbers", help="Add a first column with row numbers.")
     ] = False,
 ) -> None:
-    """Predict the targets of new rows, as CSV, one line for each row; of classes, also how likely.
+    """Predict the targets of new rows, one CSV line per row; for classes, also probabilities.
 
-    Rows with a missing value or a category that was not there in training have an empty cell, and
-    standard error says which. With `--missing drop` a first column has the numbers of the rows.
+    Rows with a missing value or with a category unseen in training get empty cells and are listed
+    on standard error. With `--missing drop` the first column holds the row numbers.
     """
     require_source(source)
-    if missing not in MISSING:
-        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING)}.")
+    if missing not in MISSING_POLICIES:
+        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING_POLICIES)}.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
     from deeplin.tables.preparation import TablePredictions
@@ -407,7 +407,7 @@ def predict(
     found = TablePredictions(source, outcome.preparation, np.asarray(outcome.network.product))
     numbered = row_numbers or missing == "drop"
     chunks = iter(found)
-    first = next(chunks)  # what is wrong with the columns is said before a file is opened
+    first = next(chunks)  # report wrong columns before a file is opened
 
     def lines() -> Iterator[list[Any]]:
         prepared, row = found.preparation, 0
@@ -433,7 +433,7 @@ def predict(
         csv.writer(file, lineterminator="\n").writerows(lines())
 
     def write(path: Path) -> None:
-        # Whole or not at all: a bad row far down must not cost an older file.
+        # Write the whole file or nothing: a bad row must not destroy an older file.
         with whole_file(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
             write_rows(text)
 

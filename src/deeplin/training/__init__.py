@@ -1,4 +1,4 @@
-"""Training without knowing the theory: advice, trials, a recipe, a prediction, a diagnosis."""
+"""Learning-rate advice, simulated trials, training, predictions and diagnosis of data sets."""
 
 from deeplin.compatibility import moved
 from deeplin.training.advice import Advice, TrainingSpec, Trials, advise, try_starts

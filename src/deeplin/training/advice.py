@@ -1,7 +1,7 @@
-"""How a network is trained, and which learning rate to use: in closed form, and from trials.
+"""Learning rates for a given optimizer and loss, in closed form and from simulated training.
 
-`TrainingSpec` is the optimizer and the loss that the user has, `advise` has the exact rates for it,
-and `try_starts` finds by simulation the rate for the user's own kind of start.
+`TrainingSpec` describes the optimizer and the loss, `advise` computes the exact learning rates for
+them, and `try_starts` finds by simulation a learning rate for a given kind of initialization.
 """
 
 from __future__ import annotations
@@ -52,47 +52,47 @@ LOSS_NAMES = {
     "huber": "Huber loss",
 }
 
-CAUTION = 0.5
-"""Part of the largest stable rate that is advised: the way to the solution may be sharper."""
-CUSTOMARY = 1e-3
-"""The rate that most people begin with for Adam."""
-INTERPOLATED = 1e-16
-"""R_min/R_0 up to which the data count as interpolated (residuals of 1e-8 of the targets)."""
+ADVISED_FRACTION = 0.5
+"""Fraction of the largest stable rate that is advised: the sharpness may be larger on the way."""
+DEFAULT_ADAPTIVE_RATE = 1e-3
+"""Learning rate advised for Adam and RMSProp, the usual default of Adam."""
+INTERPOLATION_TOLERANCE = 1e-16
+"""Largest R_min/R_0 at which data count as interpolated (residuals of 1e-8 of the targets)."""
 
 TRIED_STARTS = (*FRAMEWORK_STARTS, "small")
-RATES = 8
-"""Rates tried at once, from each start."""
-MOST_STARTS, FEWEST_STARTS = 16, 4
-MOST_STEPS, FEWEST_STEPS = 300, 60
-"""Steps after which a rate that is too large has shown itself."""
-LONGEST = 20_000
-"""Steps of the run that counts how many are needed."""
-LONGEST_ON_BATCHES = 3_000
-"""The same on batches that leave noise: what is not learned by then is lost in it."""
-BUDGET = 1e9
-"""Weights times networks times steps of one call, which limits starts and steps: about a second."""
-LOWERED, LOWERINGS = 0.85, 18
-"""By how much the rate is lowered because one of the new starts diverged, and how often."""
-LADDERS = 4
-"""Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
-HIGHEST_ADAPTIVE = 0.2
-"""The largest rate of Adam and RMSProp that is tried; it is lowered until all starts learn."""
-LEARNED = 0.01
-"""A network has learned when 1 % of what a linear map explains is left to learn, …"""
-LEARNED_SEPARABLE = 0.1
-"""… and 10 % of the log-loss where it has no minimum and tends to 0."""
+TRIED_RATES = 8
+"""Number of rates tried at once from each start."""
+MAX_STARTS, MIN_STARTS = 16, 4
+MAX_TRIAL_STEPS, MIN_TRIAL_STEPS = 300, 60
+"""Bounds on the number of steps of a trial, enough for a rate that is too large to diverge."""
+MAX_STEPS = 20_000
+"""Most steps of the run that measures how many steps training takes."""
+MAX_STEPS_ON_BATCHES = 3_000
+"""The same on mini-batches with gradient noise at the solution, where longer runs gain little."""
+WORK_BUDGET = 1e9
+"""Weights times networks times steps of one call, about a second; limits starts and steps."""
+RATE_REDUCTION, MAX_REDUCTIONS = 0.85, 18
+"""Factor applied to the rate when one of the new starts diverges, and the most attempts."""
+MAX_RATE_GRIDS = 4
+"""Most grids of rates searched, each below the one before: down to 2^-32 of the critical rate."""
+MAX_ADAPTIVE_RATE = 0.2
+"""Largest rate tried for Adam and RMSProp; it is lowered until all starts learn."""
+LEARNED_FRACTION = 0.01
+"""A network has learned when at most this fraction of R_0 − R_min remains."""
+SEPARABLE_LEARNED_FRACTION = 0.1
+"""The same for separable classes, where the log-loss has no minimum and tends to 0."""
 
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """Optimizer and loss: what decides which learning rates are stable.
+    """Optimizer and loss, which together determine the stable learning rates.
 
-    The loss is ‖Y − XΘᵀ‖² summed over the targets (of classes the log-loss), and over the samples
-    (of a batch) their mean or their sum (`reduction`), with or without a factor ½, plus
+    The loss is ‖Y − XΘᵀ‖² summed over the targets (the log-loss for classes) and averaged or
+    summed over the samples of a batch (`reduction`), with or without a factor ½, plus
     `weight_decay` · Σ_k‖W_k‖_F².
 
-    `optimizer` is "descent", "sam" (θ ← θ − η∇F(θ + ρ∇F(θ)), X-23), "adam" or "rmsprop" (`beta1`
-    and `epsilon`, which stands outside the root; X-24).
+    `optimizer` is "descent", "sam" (θ ← θ − η∇F(θ + ρ∇F(θ)), X-23), "adam" or "rmsprop" (with
+    `beta1` for Adam, and `epsilon` added outside the square root; X-24).
 
     ```python
     from deeplin.training import TrainingSpec
@@ -133,41 +133,41 @@ class TrainingSpec:
 
     @property
     def adaptive(self) -> bool:
-        """Whether it is Adam or RMSProp, which divide by the root of a mean of squares."""
+        """Whether the optimizer is Adam or RMSProp, which divide by a root mean square."""
         return self.optimizer in ("adam", "rmsprop")
 
     def loss_factor(self, problem: Problem) -> float:
-        """The loss (of a batch) without weight decay is this many times R, the mean without ½."""
+        """Return the ratio of the loss without weight decay to R, the mean loss without ½."""
         if self.half and problem.classes is not None:
             raise InputError("half is for squared errors; the log-loss has no factor ½.")
         samples = self.batches(problem) or problem.samples
         return (samples if self.reduction == "sum" else 1) * (0.5 if self.half else 1.0)
 
     def rate_factor(self, problem: Problem) -> float:
-        """A rate for the loss is this many times smaller than on R; Adam's do not depend on it."""
+        """Return the ratio of a learning rate on R to the same rate on the loss; 1 for Adam."""
         return 1.0 if self.adaptive else self.loss_factor(problem)
 
     def decay(self, problem: Problem) -> float:
-        """λ of the objective R + λΣ‖W_k‖² that the loss is a multiple of."""
+        """Return λ of the objective R + λΣ‖W_k‖² that is proportional to the loss."""
         return self.weight_decay / self.loss_factor(problem)
 
     def radius(self, problem: Problem) -> float:
-        """ρ of SAM on R, 0 for other optimizers."""
+        """Return ρ of SAM on R, or 0 for other optimizers."""
         return self.rho * self.loss_factor(problem) if self.optimizer == "sam" else 0.0
 
     def epsilon_on_risk(self, problem: Problem) -> float:
-        """ε of Adam on R."""
+        """Return ε of Adam on R."""
         return self.epsilon / self.loss_factor(problem)
 
     def batches(self, problem: Problem) -> int | None:
-        """The batch size, or None where a batch is all samples."""
+        """Return the batch size, or None if each batch holds all samples."""
         full = self.batch_size is None or self.batch_size >= problem.samples
         return None if full else self.batch_size
 
     def settings(self, problem: Problem, seed: int | Array = 0) -> dict[str, Any]:
-        """The keywords of `gradient_descent` on R that train as this loss and optimizer do.
+        """Return the keyword arguments of `gradient_descent` on R for this loss and optimizer.
 
-        `seed` draws the mini-batches: a number or a key.
+        `seed`, a number or a key, determines the mini-batches.
         """
         decay = self.decay(problem)
         settings: dict[str, Any] = {"weight_decay": decay}
@@ -186,7 +186,7 @@ class TrainingSpec:
         return settings
 
     def described(self, loss: Loss = "squared") -> str:
-        """Optimizer and loss in words."""
+        """Return a description of the optimizer and the loss."""
         kind = OPTIMIZER_NAMES[self.optimizer].format(self.rho)
         batches = f"{kind} on batches of {self.batch_size}"
         kind = f"full-batch {kind}" if self.batch_size is None else batches
@@ -205,12 +205,12 @@ class TrainingSpec:
 
 
 Optimizer = TrainingSpec
-"""The name under which estimators pickled by version 0.2 find it."""
+"""Former name of `TrainingSpec`, needed to load estimators pickled by version 0.2."""
 
 
-@lru_cache  # one object for equal settings: descent compiles anew for each
+@lru_cache  # return the same object for equal settings: descent compiles once for each object
 def _sam(radius: float, decay: float, momentum: float, nesterov: bool) -> Any:
-    """From a rate: descent along the gradient of R + λΣ‖W‖² at θ + ρ∇ instead of at θ."""
+    """Return a function from a rate to SAM, which takes the gradient of R + λΣ‖W‖² at θ + ρ∇."""
     import optax
 
     def ascended(gradient, state, params, *, grad_fn, **extra):
@@ -224,7 +224,7 @@ def _sam(radius: float, decay: float, momentum: float, nesterov: bool) -> Any:
 
 @lru_cache
 def _adaptive(beta1: float | None, epsilon: float) -> Any:
-    """From a rate: Adam, or RMSProp without β₁."""
+    """Return a function from a rate to Adam, or to RMSProp if `beta1` is None."""
     import optax
 
     if beta1 is None:
@@ -237,32 +237,33 @@ def _adaptive(beta1: float | None, epsilon: float) -> Any:
 
 @dataclass(frozen=True)
 class Advice:
-    """A learning rate for small starts, the one above which nothing can settle, and why."""
+    """The advised and the critical learning rate of one depth, and the sharpness behind them."""
 
     depth: int
     learning_rate: float
-    """Half of the largest rate of plain descent that is stable where small initializations end,
-    times 1 − β with momentum; for Adam and RMSProp the customary one."""
+    """Half of the largest rate at which plain descent is stable where small initializations end,
+    times 1 − β with momentum; a common default for Adam and RMSProp."""
     critical_learning_rate: float
-    """Above it no minimizer is stable (FM-crit, X-7, X-9, X-10, X-14, X-23, X-24); on batches with
-    momentum the exact limit at the solution where small starts end; NaN where none is known (a
-    remark says why)."""
+    """The rate above which no minimizer is stable (FM-crit, X-7, X-9, X-10, X-14, X-23, X-24); on
+    batches with momentum, the exact limit at the solution where small starts end; NaN where none
+    is known (a remark says why)."""
     lower: float
     minimal_sharpness: float
-    """S_min (X-2, X-7, X-14, X-17), with the bracket of FM-T2; NaN without a minimizer."""
+    """S_min (X-2, X-7, X-14, X-17), between the bounds `lower` and `upper` of FM-T2; NaN without a
+    minimizer."""
     upper: float
     balanced_sharpness: float
-    """S_bal (X-3): where small initializations end."""
+    """S_bal (X-3), the sharpness where small initializations end."""
     certain: bool = True
-    """Whether no run settles above the critical rate. On batches it is that of the mean square,
-    which rare excursions carry: a single run may settle above it."""
+    """Whether no run settles above the critical rate. On batches the critical rate is that of the
+    mean square, which rare excursions dominate: a single run may settle above it."""
     settles: bool = True
-    """Whether training can settle at a constant rate; on batches only where R_min = 0 (X-10), and
-    never where the risk has no minimizer (X-16)."""
+    """Whether training can settle at a constant rate: on batches only if R_min = 0 (X-10), and
+    never if the risk has no minimizer (X-16)."""
     remarks: tuple[str, ...] = ()
-    """What the user should know about this combination."""
+    """Remarks on this combination of data, optimizer and loss."""
     excess: float = 0.0
-    """R − R_min at the solution that training goes to, which weight decay keeps from the best."""
+    """R − R_min at the solution that training approaches; positive only with weight decay."""
 
 
 def advise(
@@ -272,15 +273,15 @@ def advise(
     *,
     readout: ArrayLike | None = None,
 ) -> Advice:
-    """The learning rate for a network of this depth, in the units of the user's loss.
+    """Return the learning rate for a network of this depth, in the units of the user's loss.
 
-    Small initializations end near the balanced minimizer, stable up to (2+2β)/S_bal (X-3); with
-    weight decay at the one global minimizer, S_λ (X-9, X-15); on batches the second moment decides,
-    S_B (X-10); SAM has S(1 + ρS) in the place of S (X-23). Advised is half of the largest rate at
-    which plain descent is stable there, and with momentum β the part 1 − β of it: one gradient then
-    moves the weights by η/(1 − β) in all, and on the way to the solution the speed decides, not the
-    stability at its end. `try_starts` measures the rate for starts that are not small, and for Adam
-    (X-24).
+    Small initializations end near the balanced minimizer, which is stable up to (2+2β)/S_bal (X-3);
+    with weight decay, at the global minimizer of sharpness S_λ (X-9, X-15). On batches the
+    stability of the second moment counts, S_B (X-10). For SAM, S(1 + ρS) replaces S (X-23). The
+    advised rate is half of the largest rate at which plain descent is stable there. With momentum β
+    it is multiplied by 1 − β: each gradient then moves the weights by η/(1 − β) in total, and this
+    effective step limits the rate on the way to the solution. `try_starts` measures the rate for
+    starts that are not small, and for Adam (X-24).
 
     ```python
     import deeplin as dl, numpy as np
@@ -312,19 +313,19 @@ def advise(
     if spec.adaptive:
         beta1 = spec.beta1 if spec.optimizer == "adam" else 0.0
         critical = spec.epsilon_on_risk(problem) * (2 + 2 * beta1) / ((1 - beta1) * lowest)
-    remarks = (*_about_minimum(problem, minimum, known), *_about_optimizer(spec, settles))
+    remarks = (*_remarks_on_minimum(problem, minimum, known), *_remarks_on_optimizer(spec, settles))
     if batch is not None:
-        settles = settles and minimum is None and problem.residual_share <= INTERPOLATED
-        end, critical, more = _on_batches(problem, L, batch, spec, minimum, readout, end)
+        settles = settles and minimum is None and problem.residual_share <= INTERPOLATION_TOLERANCE
+        end, critical, more = _rates_on_batches(problem, L, batch, spec, minimum, readout, end)
         remarks += more
     elif spec.batch_size is not None and spec.batch_size > problem.samples:
         remarks += (f"A batch of {spec.batch_size} holds all {problem.samples} samples.",)
     pace = (1 - spec.momentum) * stability_limit()
-    rate = float(np.fmin(CAUTION * pace / end, CAUTION * critical))
+    rate = float(np.fmin(ADVISED_FRACTION * pace / end, ADVISED_FRACTION * critical))
     factor = spec.rate_factor(problem)
     return Advice(
         L,
-        CUSTOMARY if spec.adaptive else rate / factor,
+        DEFAULT_ADAPTIVE_RATE if spec.adaptive else rate / factor,
         critical / factor,
         lower,
         exact,
@@ -338,16 +339,16 @@ def advise(
 
 
 def _sharpness_near_zero(problem: Problem, depth: int) -> float:
-    """L·λ_max(∇²R(0)): a network of L layers of norm one where its predictions are still small.
+    """Return L·λ_max(∇²R(0)), the sharpness of L layers of norm one while predictions are small.
 
-    Stands in for S_bal where the risk has no minimizer; simulated starts correct it.
+    It replaces S_bal where the risk has no minimizer; simulated starts correct it.
     """
     X, _ = problem.require_data("a rate for classes")
-    bend = 1 / 4 if problem.outputs == 1 else 1 / problem.outputs  # λ_max(φ'') at 0
-    return depth * bend * float(np.linalg.norm(X, 2)) ** 2 / problem.samples
+    curvature = 1 / 4 if problem.outputs == 1 else 1 / problem.outputs  # λ_max(φ'') at 0
+    return depth * curvature * float(np.linalg.norm(X, 2)) ** 2 / problem.samples
 
 
-def _on_batches(
+def _rates_on_batches(
     problem: Problem,
     depth: int,
     batch: int,
@@ -356,9 +357,9 @@ def _on_batches(
     readout: ArrayLike | None,
     sharpness: float,
 ) -> tuple[float, float, tuple[str, ...]]:
-    """S_B of plain descent where small starts end, the critical rate (or NaN), and remarks.
+    """Return S_B of plain descent where small starts end, the critical rate (or NaN), and remarks.
 
-    Exact for one output without weight decay and read-out (X-10), a bound for all others.
+    S_B is exact for one output without weight decay and read-out (X-10), and a bound otherwise.
     `sharpness` is that of the full batch at the solution where small starts end.
     """
     remarks: tuple[str, ...] = ()
@@ -369,7 +370,7 @@ def _on_batches(
             "about the solution that shrinks with the rate. Lower the rate towards the end.",
         )
         return sharpness, math.nan, remarks
-    interpolated = problem.residual_share <= INTERPOLATED
+    interpolated = problem.residual_share <= INTERPOLATION_TOLERANCE
     if minimum is not None or not interpolated:
         why = "With weight decay no minimum" if minimum is not None else "No linear map"
         remarks = (
@@ -410,10 +411,10 @@ def _on_batches(
     return bound, math.nan, remarks
 
 
-def _about_minimum(
+def _remarks_on_minimum(
     problem: Problem, minimum: DecayedMinimum | None, known: bool
 ) -> tuple[str, ...]:
-    """What is to be said of the solution that training goes to."""
+    """Return remarks on the solution that training approaches."""
     if not known:
         return ("With weight decay the critical rate of more than two classes is not known.",)
     if minimum is None and not problem.has_minimizer:
@@ -437,8 +438,8 @@ def _about_minimum(
     return ()
 
 
-def _about_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
-    """What is exact about SAM and Adam, and what is not."""
+def _remarks_on_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
+    """Return remarks on how far the critical rate of SAM or Adam is exact."""
     if not settles or spec.batch_size is not None:
         return ()
     if spec.adaptive:
@@ -461,18 +462,18 @@ def _about_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Trials:
-    """What simulated training from several starts of one kind has shown."""
+    """Results of simulated training from several starts of one kind."""
 
     initialization: str
     depth: int
     width: int
     learning_rate: float
-    """The rate to use: none of the starts diverges at it."""
+    """The rate to use, at which none of the starts diverges."""
     steps: int | None
-    """Steps after which the slowest of those that learned had; None: none of them has."""
+    """Steps that the slowest of the starts that learned needed; None if no start learned."""
     starts: int
     learned: int
-    """How many of the starts learned 99 % of what there is to explain within `most_steps`."""
+    """Number of starts that learned 99 % of what there is to explain within `most_steps`."""
     most_steps: int
 
 
@@ -488,12 +489,13 @@ def try_starts(
 ) -> Trials:
     """Find a learning rate that works from starts of this kind, by training some of them.
 
-    All starts are trained at several rates at once, from the critical one (above it nothing
-    settles) downwards; the search ends at the largest rate at which all stay bounded, or at half
-    of the critical one. It is lowered until none of eight times as many new starts diverges (Adam's
-    and RMSProp's until all of them learn), and their longer runs count the steps. Starts: `torch`,
-    `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
-    the solution's size in each layer).
+    All starts are trained at several rates at once, from the critical rate downward (above it
+    nothing settles). The search ends at the largest rate at which all starts stay bounded, or at
+    half of the critical rate. This rate is lowered until none of eight times as many new starts
+    diverges (for Adam and RMSProp, until all of them learn); their longer runs measure the number
+    of steps. `initialization` is `torch`, `xavier`, `he`, `orthogonal` (see
+    `initialize.framework_layers`), or `small` (Gaussian, half of the solution's size in each
+    layer).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -510,23 +512,27 @@ def try_starts(
     m = default_width(problem) if width is None else whole_number("width", width)
     widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
     size = rows + sum(o * i for i, o in pairwise(widths))
-    count = int(np.clip(BUDGET / (size * RATES * MOST_STEPS), FEWEST_STARTS, MOST_STARTS))
-    steps = int(np.clip(BUDGET / (size * RATES * count), FEWEST_STEPS, MOST_STEPS))
+    count = int(
+        np.clip(WORK_BUDGET / (size * TRIED_RATES * MAX_TRIAL_STEPS), MIN_STARTS, MAX_STARTS)
+    )
+    steps = int(
+        np.clip(WORK_BUDGET / (size * TRIED_RATES * count), MIN_TRIAL_STEPS, MAX_TRIAL_STEPS)
+    )
     seed = seed_number(seed)
     rng = np.random.default_rng(seed)
 
-    def drawn(number: int) -> list[np.ndarray]:
-        """So many starts, stacked layer by layer."""
-        layers = [_layers(initialization, problem, rng, widths) for _ in range(number)]
+    def draw(number: int) -> list[np.ndarray]:
+        """Return this number of starts, stacked layer by layer."""
+        layers = [_draw_layers(initialization, problem, rng, widths) for _ in range(number)]
         return [np.stack(layer) for layer in zip(*layers, strict=True)]
 
-    starts = drawn(count)
+    starts = draw(count)
     settings = spec.settings(problem, seed)
-    share_compiled_code()  # compiling takes longer than the trials
+    share_compiled_code()  # compilation takes longer than the trials
     factor = spec.rate_factor(problem)
 
     def bounded(rates: np.ndarray) -> np.ndarray:
-        """Which rates keep every start from growing beyond where it began."""
+        """Return for each rate whether the gap of no start grows by more than `zero_gap`."""
         nets = Network([np.repeat(layer, len(rates), axis=0) for layer in starts])
         run = gradient_descent(problem, nets, np.tile(rates, count) * factor, steps, **settings)
         gap = np.asarray(run.evidence["gap"]).reshape(count, len(rates))
@@ -535,32 +541,34 @@ def try_starts(
 
     top = known.critical_learning_rate
     if spec.adaptive:
-        top = HIGHEST_ADAPTIVE
+        top = MAX_ADAPTIVE_RATE
     elif not np.isfinite(top):
         top = 16 * known.learning_rate if not problem.has_minimizer else 4 * known.learning_rate
     rate = min(_largest_bounded(bounded, top), top / 2)
-    # As many new starts as networks before: the program is compiled already.
-    starts = drawn(count * RATES)
-    limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES
-    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, limit))
-    part = LEARNED if problem.has_minimizer or known.excess else LEARNED_SEPARABLE
+    # As many new starts as there were networks before, so that the compiled program is reused.
+    starts = draw(count * TRIED_RATES)
+    limit = MAX_STEPS if known.certain or known.settles else MAX_STEPS_ON_BATCHES
+    longest = int(np.clip(WORK_BUDGET / (size * count * TRIED_RATES), MAX_TRIAL_STEPS, limit))
+    part = LEARNED_FRACTION if problem.has_minimizer or known.excess else SEPARABLE_LEARNED_FRACTION
     goal = known.excess + part * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
-    for _ in range(LOWERINGS):
-        rates = np.full(count * RATES, rate * factor)
+    for _ in range(MAX_REDUCTIONS):
+        rates = np.full(count * TRIED_RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
         if np.all(status == "converged") if spec.adaptive else np.all(status != "diverged"):
             break
-        rate *= LOWERED
+        rate *= RATE_REDUCTION
     assert run is not None
     done = np.equal(status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
     learned = int(done.sum())
-    return Trials(initialization, known.depth, m, rate, taken, count * RATES, learned, longest)
+    return Trials(
+        initialization, known.depth, m, rate, taken, count * TRIED_RATES, learned, longest
+    )
 
 
-def _layers(
+def _draw_layers(
     kind: str, problem: Problem, rng: np.random.Generator, widths: tuple[int, ...]
 ) -> list[np.ndarray]:
     if kind == "small":
@@ -573,7 +581,7 @@ def _layers(
 
 
 def _gaps(problem: Problem, starts: list[np.ndarray]) -> np.ndarray:
-    """R − R_min of each start."""
+    """Return R − R_min of each start."""
     product = starts[0]
     for layer in starts[1:]:
         product = layer @ product
@@ -581,24 +589,24 @@ def _gaps(problem: Problem, starts: list[np.ndarray]) -> np.ndarray:
 
 
 def _largest_bounded(bounded, top: float) -> float:
-    """The largest rate up to which `bounded` holds: a ladder of factors 2, then a finer one."""
-    for _ in range(LADDERS):
-        rates = top * 2.0 ** -np.arange(RATES)
-        kept = _from_below(bounded(rates))
-        if kept == RATES:
+    """Return the largest rate up to which `bounded` holds, on a grid of factors 2, then a finer."""
+    for _ in range(MAX_RATE_GRIDS):
+        rates = top * 2.0 ** -np.arange(TRIED_RATES)
+        kept = _count_bounded_from_below(bounded(rates))
+        if kept == TRIED_RATES:
             return float(rates[0])
         if kept:
-            low = float(rates[RATES - kept])
-            finer = low * 2.0 ** (np.arange(RATES, 0, -1) / (RATES + 1))
-            more = _from_below(bounded(finer))
-            return float(finer[RATES - more]) if more else low
+            low = float(rates[TRIED_RATES - kept])
+            finer = low * 2.0 ** (np.arange(TRIED_RATES, 0, -1) / (TRIED_RATES + 1))
+            more = _count_bounded_from_below(bounded(finer))
+            return float(finer[TRIED_RATES - more]) if more else low
         top = float(rates[-1]) / 2
     return top
 
 
-def _from_below(good: np.ndarray) -> int:
-    """How many of the smallest rates (they come last) are good without a gap.
+def _count_bounded_from_below(good: np.ndarray) -> int:
+    """Return how many rates are bounded before the first that is not, from the smallest (last) up.
 
-    What is bounded again above a rate that is not was luck.
+    A bounded rate above an unbounded one is a coincidence and does not count.
     """
     return int(np.argmin(np.append(good[::-1], False)))

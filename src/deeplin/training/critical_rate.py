@@ -1,4 +1,4 @@
-"""The largest learning rate at which descent settles, measured, beside the predicted 2/S_min."""
+"""Measurement of the largest learning rate at which descent settles, predicted as 2/S_min."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from deeplin.problems import Problem
 from deeplin.theory import critical_learning_rate, minimal_sharpness
 
 SETTLED = 1e-8
-"""A run has settled when it ends with this part of R_0 − R_min, or less."""
+"""A run has settled when R − R_min is at most this fraction of R_0 − R_min at its end."""
 SECTIONS = 8
-"""Rates tried at once between the ends of each interval: one call shrinks it ninefold."""
-LOWEST, HIGHEST = 1 / 64, 2.0
-"""Where the search begins, relative to the predicted rate."""
+"""Number of rates tried at once inside each interval: one call shrinks it ninefold."""
+LOWEST_RATIO, HIGHEST_RATIO = 1 / 64, 2.0
+"""Ends of the initial search interval, relative to the predicted rate."""
 
 Draw = Callable[[Array], Network]
 
@@ -34,11 +34,11 @@ class CriticalRate:
     """The measured critical learning rate of each start, and the predicted one."""
 
     rates: np.ndarray
-    """One for each seed; NaN where no rate that was tried settled."""
+    """One measured rate per seed; NaN if descent settled at none of the rates tried."""
     predicted: float
     """(2+2β)/S_min (X-2)."""
     resolution: float
-    """Relative width of the interval each rate is known to."""
+    """Relative width of the interval that contains each rate."""
     steps: int
     confidence: float = field(default=0.95)
 
@@ -58,7 +58,7 @@ class CriticalRate:
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted."""
+        """Measured rate divided by the predicted rate."""
         return self.value / self.predicted
 
     @property
@@ -91,13 +91,13 @@ def empirical_critical_rate(
     resolution: float = 0.01,
     key: Array | None = None,
 ) -> CriticalRate:
-    """The largest learning rate at which descent settles in a minimizer, from several starts.
+    """Measure the largest learning rate at which descent settles in a minimizer, for several seeds.
 
     FM-crit predicts 2/S_min as its upper limit; edge-of-stability training comes close to it. The
     search narrows an interval for every seed at once: each call of descent trains all seeds at
-    several rates. Starts: `residual` (as in FM-2, with a random unit read-out), `gaussian`,
-    `flattest` (the minimizer of X-2, perturbed by `scale`), or a function from keys to a batch of
-    networks whose read-out, if any, has norm one.
+    several rates. `initialization` is `residual` (as in FM-2, with a random unit read-out),
+    `gaussian`, `flattest` (the minimizer of X-2, perturbed by `scale`), or a function from keys to
+    a batch of networks whose read-out, if any, has norm one.
 
     ```python
     import jax
@@ -120,7 +120,7 @@ def empirical_critical_rate(
         run = gradient_descent(problem, batch, rates.ravel(), steps, momentum=momentum)
         return np.asarray(run.evidence["gap"]).reshape(rates.shape) <= goal
 
-    low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
+    low, high = np.full(seeds, LOWEST_RATIO * predicted), np.full(seeds, HIGHEST_RATIO * predicted)
     low, high, found = largest_settling(settles, low, high, width)
     return CriticalRate(np.where(found, np.sqrt(low * high), np.nan), predicted, width, steps)
 
@@ -128,10 +128,11 @@ def empirical_critical_rate(
 def largest_settling(
     settles: Callable[[np.ndarray], np.ndarray], low: Any, high: Any, resolution: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Intervals of relative width `resolution` about the largest rates that settle.
+    """Return intervals of relative width `resolution` around the largest rates that settle.
 
-    `settles` takes rates (starts, SECTIONS) and says for each whether it settles; `low` and `high`
-    hold an interval for each start. The last answer says for which starts any rate did.
+    `settles` maps rates of shape (starts, SECTIONS) to booleans: whether descent settles. `low` and
+    `high` hold the ends of one interval per start. The last array returned tells for which starts
+    at least one rate settled.
     """
     low, high = np.array(low, np.float64), np.array(high, np.float64)
     found = np.zeros(len(low), bool)
@@ -147,7 +148,7 @@ def largest_settling(
 
 
 def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None) -> Draw:
-    """The function from keys to starting networks."""
+    """Return the function from keys to starting networks."""
     if callable(kind):
         return kind
     if kind in ("residual", "gaussian"):
@@ -165,8 +166,11 @@ def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None)
 
 
 def perturbed(network: Network, keys: Array, scale: float) -> Network:
-    """Copies of a network with Gaussian noise of this size, relative to the largest entry of each
-    layer (to 1 where that is zero)."""
+    """Return copies of a network with added Gaussian noise, one for each key.
+
+    `scale` is the size of the noise relative to the largest entry of each layer (to 1 if that entry
+    is zero).
+    """
 
     def size(weight: Array) -> Array:
         top = jnp.max(jnp.abs(weight))

@@ -1,4 +1,4 @@
-"""A data set diagnosed: which learning rates work at which depth? Is interpolation benign?"""
+"""Diagnosis of a data set: the learning rates that work at each depth, and overfitting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from deeplin.training.evaluation import (
     Overfitting,
     Score,
     best_map,
-    class_places,
+    class_indices,
     cross_validate,
     estimate_overfitting,
     r_squared,
@@ -38,20 +38,21 @@ if TYPE_CHECKING:
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
-"""Random initializations that must all meet FM-A2 at the scale that is reported."""
+"""Number of random initializations that must all satisfy FM-A2 at the reported scale."""
 ILL_CONDITIONED = 1e4
-"""Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
+"""Λ/λ above which descent needs more steps to converge than the default of `train` (20 000)."""
 LARGE_TARGET = 1e3
-"""Size of the targets, and one over it, from which the common starts are far from the solution."""
-DEPENDENT = 1e-3
-"""Eigenvalue of the correlation matrix below which its inputs are nearly dependent …"""
-INVOLVED = 0.1
-"""… those whose squared entry in the eigenvector is at least this."""
+"""Root mean square of the targets above which, or below the inverse of which, common starts are
+far from the solution."""
+DEPENDENCE_THRESHOLD = 1e-3
+"""Eigenvalue of the correlation matrix below which inputs count as nearly dependent."""
+PARTICIPATION_THRESHOLD = 0.1
+"""Squared entry in the eigenvector from which an input counts as one of the dependent inputs."""
 
 
 @dataclass(frozen=True)
 class Standardized:
-    """What changes when every column has mean zero and variance one."""
+    """Condition number, advice and trials when every column has mean zero and variance one."""
 
     condition_number: float
     advice: tuple[Advice, ...] = field(repr=False)
@@ -60,13 +61,13 @@ class Standardized:
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What the theory and a few simulated runs say about a data set, as numbers and in words."""
+    """Results of the theory and of a few simulated runs on a data set, as numbers and as text."""
 
     samples: int
     dimension: int
     rank: int
     condition_number: float
-    """Λ/λ of Σ̂, over the nonzero eigenvalues; for classes of the inputs alike."""
+    """Λ/λ of Σ̂, over the nonzero eigenvalues; also for classes, that of the inputs alone."""
     smallest_eigenvalue: float
     largest_eigenvalue: float
     alignment: float | None
@@ -75,59 +76,60 @@ class Diagnosis:
     """‖w*‖; infinite where the risk has no minimizer."""
     minimal_risk: float
     zero_risk: float
-    """The risk of predicting zero, R_0."""
+    """R_0, the risk of predicting zero."""
     task: str
     """`regression` or `classification`."""
     loss: str
-    """The name of the loss; `own` for functions."""
+    """The name of the loss; `own` if it was passed as functions."""
     prepared: str
-    """The table that rates belong to: `as it is`, `centered` (means subtracted), `standardized`."""
+    """The form of the table that the rates are for: `as it is`, `centered` (means subtracted) or
+    `standardized`."""
     targets: tuple[str, ...]
     classes: tuple[Any, ...]
-    """The classes of the target, sorted; () for a regression."""
+    """The sorted classes of the target; () for a regression."""
     r_squared: dict[str, float]
-    """1 − R_min/Var(y) of each target: the part of its variance that a linear map explains."""
+    """1 − R_min/Var(y) of each target: the fraction of its variance that a linear map explains."""
     r_squared_left_out: dict[str, float]
-    """The same for least squares on rows left out one by one; empty where that means nothing."""
+    """The same for least squares on rows left out one at a time; empty where it is undefined."""
     scores: tuple[Score, ...]
-    """Classes: accuracy and log-loss of logistic regression and of a constant, on these rows …"""
+    """For classes: accuracy and log-loss of logistic regression and of a constant on the rows."""
     scores_left_out: tuple[Score, ...]
-    """… and on rows left out by cross-validation."""
+    """The same on rows left out by cross-validation."""
     width: int
-    """Hidden width of the simulated starts, and for which the initialization scales are given."""
+    """Hidden width of the simulated starts and of the initialization scales."""
     optimizer: TrainingSpec
     advice: tuple[Advice, ...]
     """The closed-form learning rates for each depth, with remarks."""
     trials: tuple[Trials, ...]
-    """Simulated starts at the first and the last depth."""
+    """Results of simulated starts at the first and the last depth."""
     alone: dict[str, tuple[Advice, ...]]
-    """The advice for each of several targets with a network of its own."""
+    """With several targets, the advice for a separate network for each of them."""
     eigenvalues: np.ndarray
     optimum: dict[str, float | list[float]]
-    """w* by the name of the input; for several outputs a list of one number each."""
+    """w* by the name of the input; for several outputs, a list with one number per output."""
     seed: int
     """Seed of the simulated starts."""
     scale_obstacle: str | None
-    """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
+    """Why no initialization scale satisfies FM-A2, if none does; training may work regardless."""
     standardized: Standardized | None
-    """The same table standardized, where it is ill-conditioned as it is."""
+    """Results for the standardized table, if training on the table as it is would be slow."""
     dependent: tuple[str, ...]
-    """Inputs that are nearly linearly dependent on one another."""
+    """Inputs that are nearly linearly dependent."""
     overfitting: Overfitting | None
-    """Effective ranks and errors of the minimum-norm interpolant, for d > n."""
+    """Effective ranks and errors of the minimum-norm interpolant, if d > n."""
     notes: tuple[str, ...]
-    """What was done to the table, and what is worth knowing about it."""
+    """How the table was read and prepared, and remarks on it."""
 
     @property
     def depths(self) -> pd.DataFrame:
-        """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""
-        import pandas as pd  # a third of a second that the answer need not wait for
+        """Table with one row per depth: FM-T2 bounds, S_min, S_bal, learning rates, scale."""
+        import pandas as pd  # imported here because it takes a third of a second
 
         return pd.DataFrame(self._rows)
 
     @cached_property
     def scales(self) -> tuple[float | None, ...]:
-        """For each depth the largest scale of a Gaussian initialization that meets FM-A2."""
+        """For each depth, the largest scale of a Gaussian initialization that satisfies FM-A2."""
         if self.scale_obstacle is not None:
             return (None,) * len(self.advice)
         shape = self.width, self.seed
@@ -144,12 +146,12 @@ class Diagnosis:
 
     @property
     def answer(self) -> str:
-        """The learning rate to use, in one plain sentence."""
+        """One sentence with the learning rate to use."""
         return text.answer(self)
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """The answers in plain words, the most useful first."""
+        """The main results as sentences, the most useful first."""
         return text.summary(self)
 
     def __repr__(self) -> str:
@@ -171,7 +173,7 @@ class Diagnosis:
         return f"<p><b>{lead}</b></p><ul>{items}</ul>{more}"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values only; infinite numbers become strings, missing ones null."""
+        """Return JSON values: infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         over = self.overfitting
         over = over and asdict(over) | {"verdict": over.verdict}
@@ -196,17 +198,18 @@ def diagnose(
     width: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Which learning rates work on this problem, at which depth, from which start, and why.
+    """Determine which learning rates work on this problem, for each depth and kind of start.
 
-    For every depth: the exact S_min (X-2, X-7, X-14, X-17), S_bal (X-3), the critical learning rate
-    of the optimizer and the closed-form one for small starts; for one target the bracket of FM-T2
-    and the largest scale of a Gaussian initialization that meets FM-A2. At the first and the last
-    depth some starts of the kind `initialization` (see `try_starts`; None: none) are simulated.
-    With more inputs than samples also what interpolation costs.
+    For every depth, compute the exact S_min (X-2, X-7, X-14, X-17), S_bal (X-3), the critical
+    learning rate of the optimizer and the advised rate for small starts; for one target, also the
+    bounds of FM-T2 and the largest scale of a Gaussian initialization that satisfies FM-A2. At the
+    first and the last depth, simulate training from some starts of the kind `initialization` (see
+    `try_starts`; None: no simulation). With more inputs than samples, also estimate the cost of
+    interpolation.
 
-    Pass a table (a DataFrame or a file) with its `target`, or inputs X and targets y, which
-    `read_problem` makes a regression or a classification of (`task`), with an intercept; or a
-    `Problem`, or what `read_problem` returns, followed by the depths.
+    Pass a table (a DataFrame or a file) with its `target`, or inputs X and targets y; both are read
+    with `read_problem` as a regression or a classification (`task`) with an intercept. Or pass a
+    `Problem`, or the result of `read_problem`, followed by the depths.
 
     ```python
     import deeplin as dl, jax, numpy as np, pandas as pd
@@ -226,22 +229,24 @@ def diagnose(
     problem, labels, columns = reading.problem, reading.inputs, reading.targets
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
-    levels = [whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)]
-    if not levels:
+    layer_counts = [
+        whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)
+    ]
+    if not layer_counts:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
     spec = optimizer or TrainingSpec()
     kind = None if readout is not None else initialization
 
-    def simulated(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
-        """Trials at the first and the last depth."""
+    def simulate(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
+        """Return trials at the first and the last depth."""
         if kind is None:
             return ()
         ends = {it.depth: it for it in (advice[0], advice[-1])}.values()
         options = {"width": hidden, "seed": seed}
         return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
 
-    advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
+    advice = tuple(advise(problem, L, spec, readout=readout) for L in layer_counts)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
     squared = problem.loss == "squared"
     w = best_map(problem)
@@ -261,7 +266,7 @@ def diagnose(
     if other is not None and readout is None:
         ends = dict.fromkeys((advice[0].depth, advice[-1].depth))
         its = tuple(advise(other, L, spec) for L in ends)
-        better = Standardized(_condition(_spectrum(other)), its, simulated(other, its))
+        better = Standardized(_condition(_spectrum(other)), its, simulate(other, its))
     return Diagnosis(
         samples=problem.samples,
         dimension=problem.dimension,
@@ -285,8 +290,8 @@ def diagnose(
         width=hidden,
         optimizer=spec,
         advice=advice,
-        trials=simulated(problem, advice),
-        alone={} if not squared else _alone(problem, columns, levels, spec),
+        trials=simulate(problem, advice),
+        alone={} if not squared else _advice_for_each_target(problem, columns, layer_counts, spec),
         eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
         seed=seed_number(seed),
@@ -301,7 +306,7 @@ def diagnose(
 def _unprepared(
     problem: Problem, names: Sequence[str] | None, targets: Sequence[str] | None
 ) -> Reading:
-    """A problem as if read from a table whose columns are its inputs and targets as they are."""
+    """Return a problem as if read from a table with its inputs and targets as columns."""
     inputs = [f"x{k + 1}" for k in range(problem.dimension)] if names is None else names
     count = problem.outputs if problem.classes is None else 1
     columns = [f"y{k + 1}" for k in range(count)] if targets is None else targets
@@ -314,7 +319,7 @@ def _unprepared(
 
 
 def _spectrum(problem: Problem) -> np.ndarray:
-    """The nonzero eigenvalues of Σ̂, largest first; for classes of the inputs alone, too."""
+    """Return the nonzero eigenvalues of Σ̂, largest first; for classes, those of the inputs."""
     if problem.loss == "squared":
         return problem.spectrum.eigenvalues
     X, _ = problem.require_data("the spectrum")
@@ -327,7 +332,7 @@ def _condition(eigenvalues: np.ndarray) -> float:
 
 
 def _is_centered(problem: Problem) -> bool:
-    """Whether the means of inputs and targets are zero, to rounding."""
+    """Return whether the means of inputs and targets are zero up to rounding."""
     if problem.inputs is None or problem.targets is None:
         return False
     parts = (problem.inputs, problem.targets)
@@ -339,9 +344,9 @@ def _is_centered(problem: Problem) -> bool:
 def _standardized(
     problem: Problem, labels: Sequence[str], eigenvalues: np.ndarray
 ) -> tuple[tuple[str, ...], Problem | None]:
-    """Nearly dependent inputs, and the standardized problem where training on this one is slow.
+    """Return nearly dependent inputs, and the standardized problem if training on this one is slow.
 
-    Both from the second moments, which a change of units of each column leaves accurate.
+    Both come from the second moments, which stay accurate when columns are rescaled.
     """
     d = problem.dimension
     if problem.loss != "squared" and problem.classes is None:
@@ -361,25 +366,27 @@ def _standardized(
     table = moments / np.outer(scale, scale)
     correlations = table[:d, :d][np.ix_(varies, varies)]
     values, vectors = np.linalg.eigh(correlations)
-    involved = (vectors[:, 0] ** 2 >= INVOLVED) & (values[0] < DEPENDENT)
+    involved = (vectors[:, 0] ** 2 >= PARTICIPATION_THRESHOLD) & (values[0] < DEPENDENCE_THRESHOLD)
     dependent = tuple(np.array(labels)[varies][involved].tolist())
     targets = variance[d:] if problem.classes is None else []
     if np.allclose([*variance[:d][varies], *targets], 1.0, rtol=1e-6):
-        return dependent, None  # it is standardized already
+        return dependent, None  # already standardized
     if problem.classes is not None:
         X, _ = problem.require_data("standardizing")
-        X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # a constant stays as it is
-        return dependent, Problem.from_data(X, problem.classes[class_places(problem)], problem.loss)
+        X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # keep constant columns
+        return dependent, Problem.from_data(
+            X, problem.classes[class_indices(problem)], problem.loss
+        )
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
     other = Problem.from_moments(correlations, cross, table[d:, d:], problem.samples)
     return dependent, other if other.optimum_norm > 0 else None
 
 
-def _alone(
+def _advice_for_each_target(
     problem: Problem, names: Sequence[str], depths: list[int], optimizer: TrainingSpec
 ) -> dict[str, tuple[Advice, ...]]:
-    """Advice for each of several targets that has a signal, with a network of its own."""
+    """Return advice for a separate network for each of several targets that has a signal."""
     if problem.outputs == 1:
         return {}
     parts = {name: problem.only_target(k) for k, name in enumerate(names)}
@@ -391,9 +398,9 @@ def _alone(
 
 
 def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> float:
-    """The largest scale at which Gaussian weights meet 32 L √ε ≤ 1 (FM-A2), in all of 20 draws.
+    """Return the largest scale at which Gaussian weights satisfy 32 L √ε ≤ 1 (FM-A2) in 20 draws.
 
-    ε grows with the square of the scale (FM-ε), so that one draw at scale 1 gives it exactly.
+    ε is proportional to the square of the scale (FM-ε), so a draw at scale 1 determines it exactly.
     """
     rng = np.random.default_rng(seed_number(seed))
     sizes = [dimension, *[width] * (depth - 1), 1]
@@ -404,7 +411,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
 
 
 def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
-    """Which hypothesis of FM-A2 no initialization can meet, if any."""
+    """Return the hypothesis of FM-A2 that no initialization can satisfy, or None."""
     if problem.loss != "squared":
         return "FM-A2 is about the squared loss"
     if problem.outputs > 1:
@@ -419,7 +426,7 @@ def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
 
 
 def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:
-    """None where rows depend on one another or are one, so that leaving one out means nothing."""
+    """Return the cost of interpolation, or None if rows are too dependent to leave one out."""
     problem, prepared = reading.problem, reading.preparation
     if problem.rank < max(problem.samples - 1, 2):
         return None
@@ -431,7 +438,7 @@ def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:
 
 
 def plain_values(value: Any) -> Any:
-    """Values that JSON can hold: infinite numbers become text, missing ones None."""
+    """Return values that JSON can represent: infinite numbers become text, missing ones None."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):

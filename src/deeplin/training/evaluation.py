@@ -1,9 +1,9 @@
-"""How well a linear map predicts: on the samples, on samples left out, and by interpolating them.
+"""Scores of linear maps on training samples and on samples left out, and the cost of interpolation.
 
-Least squares, logistic regression, a tuned ridge and a few best inputs are left-out scores to
-compare a network with. They also decide whether interpolation is harmless: BO's effective ranks
-belong to the population covariance Σ, which a user does not have, and are only estimated here; the
-errors on samples left out need no assumption at all.
+The left-out scores of least squares, logistic regression, tuned ridge regression and forward
+selection are the baselines for a network. They also decide whether interpolation is harmless: the
+effective ranks of BO are those of the population covariance Σ, which is unknown and only estimated
+here, while the errors on samples left out need no assumption.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.tables.preparation import Preparation
 
 FOLDS = 5
-FEWEST_ROWS = 10
-"""Rows below which nothing is left out."""
+MIN_ROWS = 10
+"""Fewest rows for which cross-validation is used."""
 PENALTIES = np.logspace(-6, 3, 46)
-"""Ridge penalties that are tried, relative to the largest eigenvalue of Σ̂."""
-MOST_INPUTS = 20
-"""Inputs that forward selection tries at most."""
+"""Ridge penalties to try, relative to the largest eigenvalue of Σ̂."""
+MAX_SELECTED_INPUTS = 20
+"""Most inputs that forward selection chooses."""
 
-FLAT_EDGE = 1.1
-"""A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
-NEAR = 1.1
-"""Interpolation is benign up to this many times the left-out error of the best alternative, …"""
-BENIGN, TEMPERED = 0.1, 0.5
-"""… or where it loses at most this share of what that explains; up to the second it is tempered."""
+FLAT_TAIL_FACTOR = 1.1
+"""Largest ratio of the top sample eigenvalue of a tail to that of a flat tail to count as flat."""
+BENIGN_ERROR_RATIO = 1.1
+"""Interpolation is benign up to this multiple of the left-out error of the best alternative."""
+BENIGN_LOST_SHARE, TEMPERED_LOST_SHARE = 0.1, 0.5
+"""Largest lost shares of what the best alternative explains: benign up to the first, tempered up
+to the second."""
 
 
 def r_squared(problem: Problem, product: Any = None) -> Float[np.ndarray, " q"]:
-    """R² = 1 − R/Var(y) of a linear map (d×q; none: the optimum), one for each target.
+    """Return R² = 1 − R/Var(y) of a linear map (d×q; by default the optimum) for each target.
 
-    Where only second moments are known, the targets count about zero instead of their mean. A
+    If only second moments are known, the second moment of each target replaces its variance. A
     target that does not vary has R² = 0.
 
     ```python
@@ -54,41 +55,41 @@ def r_squared(problem: Problem, product: Any = None) -> Float[np.ndarray, " q"]:
     d = problem.dimension
     theta = np.asarray(problem.optimum if product is None else product).reshape(d, -1)
     if problem.inputs is not None and problem.targets is not None:
-        return _compared(problem, problem.targets - problem.inputs @ theta)
+        return _r_squared_from_errors(problem, problem.targets - problem.inputs @ theta)
     moments = np.asarray(problem.second_moments)
     total = np.diag(moments)[d:]
     cross = np.sum(theta * moments[:d, d:], axis=0)
     remaining = total - 2 * cross + np.sum(theta * (moments[:d, :d] @ theta), axis=0)
-    return _ratio(np.maximum(remaining, 0), total)
+    return _explained_share(np.maximum(remaining, 0), total)
 
 
 def r_squared_left_out(
     problem: Problem, *, centered: bool = False
 ) -> Float[np.ndarray, " q"] | None:
-    """R² of least squares on samples left out in turn; None where leaving one out means nothing."""
+    """Return the leave-one-out R² of least squares, or None where it is not defined."""
     known = problem.inputs is not None and problem.samples > 2
     dependent = problem.dimension >= problem.samples and problem.rank < problem.samples - 1
     if not known or dependent:
         return None
     errors = leave_one_out_errors(problem, centered=centered)
-    return _compared(problem, errors) if np.isfinite(errors).all() else None
+    return _r_squared_from_errors(problem, errors) if np.isfinite(errors).all() else None
 
 
-def _compared(problem: Problem, errors: np.ndarray) -> np.ndarray:
-    return _ratio(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
+def _r_squared_from_errors(problem: Problem, errors: np.ndarray) -> np.ndarray:
+    return _explained_share(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
 
 
-def _ratio(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _explained_share(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
     varies = total > 0
     return np.where(varies, 1 - remaining / np.where(varies, total, 1), 0.0)
 
 
 def leave_one_out_errors(problem: Problem, *, centered: bool = False) -> Float[np.ndarray, "n q"]:
-    """Errors of the least-squares solution (of minimal norm) of all samples but one, on that one.
+    """Return the leave-one-out errors of the least-squares solution of minimal norm.
 
-    With the hat matrix H = X(XᵀX)⁺Xᵀ the error on sample i is r_i/(1 − H_ii), r the residual; for
-    an interpolant, where that is 0/0, it is (G⁺Y)_i/(G⁺)_ii with G = XXᵀ. `centered` says that the
-    means were subtracted: then they leave the sample out as well (H gains 1/n).
+    With the hat matrix H = X(XᵀX)⁺Xᵀ and the residual r, the error on sample i is r_i/(1 − H_ii);
+    for an interpolant, where this is 0/0, it is (G⁺Y)_i/(G⁺)_ii with G = XXᵀ. Pass `centered=True`
+    if the means were subtracted: the means then leave the sample out as well (1/n is added to H).
 
     ```python
     import deeplin as dl, numpy as np
@@ -111,21 +112,21 @@ def leave_one_out_errors(problem: Problem, *, centered: bool = False) -> Float[n
         weights = left / (n * eigenvalues)
         share = np.sum(weights * left, axis=1)[:, None]
         found = np.divide(weights @ (left.T @ Y), share, out=Y.astype(float), where=share > 0)
-        return found  # a sample of zeros is predicted as zero, with it or without it
+        return found  # the prediction for a sample of zeros is zero in any case
     leverage = np.sum(left**2, axis=1) + (1 / n if centered else 0.0)
     residual = Y - X @ problem.optimum.reshape(problem.dimension, -1)
     free = 1 - leverage
-    alone = free <= n * np.finfo(float).eps  # such a sample decides its own fit
+    alone = free <= n * np.finfo(float).eps  # only this sample determines its own fit
     return np.where(alone[:, None], np.nan, residual / np.where(alone, 1, free)[:, None])
 
 
 def ridge_left_out(
     problem: Problem, *, centered: bool = False
 ) -> tuple[float, Float[np.ndarray, "n q"]]:
-    """The best ridge penalty (of a grid) by its errors on samples left out in turn, and these.
+    """Return the ridge penalty (of a grid) with the smallest leave-one-out error, and the errors.
 
     With X = U diag(s) Vᵀ the hat matrix is U diag(s²/(s²+nμ)) Uᵀ, and the error on sample i is
-    r_i/(1 − H_ii) (plus 1/n in H where the means were subtracted).
+    r_i/(1 − H_ii) (with 1/n added to H if the means were subtracted).
     """
     X, Y = problem.require_data("the error of a ridge")
     n = problem.samples
@@ -144,14 +145,14 @@ def ridge_left_out(
 
 
 def selected_left_out(problem: Problem) -> tuple[int, Float[np.ndarray, "n q"]]:
-    """The best number of inputs chosen one by one, by cross-validation, and the errors there.
+    """Return the best number of inputs of forward selection by cross-validation, and its errors.
 
-    Orthogonal matching pursuit in each fold: the input most correlated with what is left is added
-    and all chosen ones are fitted again. Few true inputs among many are found this way, which the
-    interpolant of minimal norm and a ridge miss.
+    In each fold, orthogonal matching pursuit adds the input most correlated with the residual and
+    fits all chosen inputs again. It finds a few relevant inputs among many, which the interpolant
+    of minimal norm and ridge regression do not.
     """
     X, Y = problem.require_data("the error of a few inputs")
-    most = max(1, min(MOST_INPUTS, problem.samples // 5, problem.dimension))
+    most = max(1, min(MAX_SELECTED_INPUTS, problem.samples // 5, problem.dimension))
     errors = np.zeros((most + 1, *Y.shape))
     for train, test in folds(problem.samples):
         errors[0, test] = Y[test]
@@ -172,9 +173,9 @@ def selected_left_out(problem: Problem) -> tuple[int, Float[np.ndarray, "n q"]]:
 def folds(
     samples: int, seed: int = 0, labels: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows to train on and rows left out, `FOLDS` times; each row is left out once.
+    """Yield the rows to train on and the rows left out, `FOLDS` times; each row is left out once.
 
-    With `labels` every fold has its share of each, and the only row of a label is never left out.
+    With `labels` the folds are stratified, and the only row of a label is never left out.
     """
     order = np.random.default_rng(seed).permutation(samples)
     parts = np.array_split(order, min(FOLDS, samples))
@@ -191,39 +192,39 @@ def folds(
 
 @dataclass(frozen=True)
 class Score:
-    """One measure on some rows: of the network, of the best linear map, and of a constant."""
+    """A measure of the network, of the best linear map and of a constant on the same rows."""
 
     measure: str
     """`R²`, `accuracy` or `log-loss` (natural logarithm, mean over the rows)."""
     target: str
     linear: float
-    """Least squares, or logistic regression without a penalty."""
+    """Value for least squares, or for logistic regression without a penalty."""
     constant: float
-    """Predicting the mean, or the classes by their frequency."""
+    """Value for predicting the mean, or the frequencies of the classes."""
     network: float | None = None
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Scores on rows that were not trained on, and how these were chosen."""
+    """Scores on rows that were not used for training, and how these rows were chosen."""
 
     method: str
     scores: tuple[Score, ...]
 
 
 Fit = Callable[[Problem], np.ndarray]
-"""From a problem to the linear map (d×q) that is learned on it."""
+"""Function from a problem to the linear map (d×q) learned from it."""
 
 
 def best_map(problem: Problem) -> np.ndarray:
-    """The optimum (d×q); for classes that a hyperplane separates a map that separates them."""
+    """Return the optimum (d×q); for separable classes, a linear map that separates them."""
     separable = isinstance(problem, GeneralizedLinearProblem)
     found = problem.last_iterate if separable else problem.optimum
     return found.reshape(problem.dimension, -1)
 
 
-def class_places(problem: Problem) -> np.ndarray | None:
-    """The place of each row's class among `problem.classes`; None without classes."""
+def class_indices(problem: Problem) -> np.ndarray | None:
+    """Return the index of each row's class in `problem.classes`, or None without classes."""
     if problem.classes is None or problem.targets is None:
         return None
     Y = problem.targets
@@ -231,7 +232,7 @@ def class_places(problem: Problem) -> np.ndarray | None:
 
 
 def constant_outputs(problem: Problem) -> np.ndarray:
-    """The outputs (q,) of the best constant: the means, or the log-odds of the classes."""
+    """Return the outputs (q,) of the best constant: the means, or the log-odds of the classes."""
     mean = problem.require_data("the best constant")[1].mean(axis=0)
     if problem.classes is None:
         return mean
@@ -239,7 +240,7 @@ def constant_outputs(problem: Problem) -> np.ndarray:
 
 
 def outputs(problem: Problem, rows: np.ndarray, product: Any = None) -> dict[str, np.ndarray]:
-    """What the best linear map and constant of a problem, and a network, answer to rows (n×q)."""
+    """Return the outputs (n×q) of the best linear map, the best constant and a network on rows."""
     constant = np.broadcast_to(constant_outputs(problem), (len(rows), problem.outputs))
     found = {"linear": rows @ best_map(problem), "constant": constant}
     return found if product is None else found | {"network": rows @ _columns(problem, product)}
@@ -248,10 +249,12 @@ def outputs(problem: Problem, rows: np.ndarray, product: Any = None) -> dict[str
 def scores(
     problem: Problem, targets: Sequence[str], Y: np.ndarray, answers: dict[str, np.ndarray]
 ) -> tuple[Score, ...]:
-    """Score `outputs` on rows with targets Y (n×q): R² of each target, or those of classes."""
+    """Score `outputs` on rows with targets Y (n×q): R², or accuracy and log-loss for classes."""
     if problem.classes is None:
         apart = np.mean((Y - answers["constant"]) ** 2, axis=0)
-        found = {k: _ratio(np.mean((Y - z) ** 2, axis=0), apart) for k, z in answers.items()}
+        found = {
+            k: _explained_share(np.mean((Y - z) ** 2, axis=0), apart) for k, z in answers.items()
+        }
         return tuple(
             Score("R²", name, **{kind: float(values[j]) for kind, values in found.items()})
             for j, name in enumerate(targets)
@@ -267,7 +270,7 @@ def scores(
 def scores_on_training(
     problem: Problem, targets: Sequence[str], product: Any = None
 ) -> tuple[Score, ...]:
-    """Scores on the rows of the problem itself; R² also where only their moments are known."""
+    """Score on the rows of the problem itself; R² needs only their second moments."""
     if problem.classes is None:
         best = r_squared(problem)
         own = None if product is None else r_squared(problem, product)
@@ -286,11 +289,11 @@ def cross_validate(
     *,
     seed: int = 0,
 ) -> LeftOut | None:
-    """Score networks trained in the same way on four fifths of the rows, on the fifth left out.
+    """Score networks by 5-fold cross-validation: trained on four folds, scored on the fifth.
 
-    Means and deviations are those of the rows trained on. Without a `fit` only the linear model and
-    the constant are scored. None where rows are not known, are fewer than ten, or where a fold has
-    nothing to learn.
+    Means and standard deviations are those of the training rows. Without `fit`, only the linear
+    model and the constant are scored. Return None if the rows are unknown or fewer than ten, or if
+    a fold has nothing to learn.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -301,9 +304,9 @@ def cross_validate(
     assert np.isclose(found.scores[0].network, 1)
     ```
     """
-    if problem.inputs is None or problem.targets is None or problem.samples < FEWEST_ROWS:
+    if problem.inputs is None or problem.targets is None or problem.samples < MIN_ROWS:
         return None
-    Y, labels = problem.targets, class_places(problem)
+    Y, labels = problem.targets, class_indices(problem)
     centered = preparation.centered
     answers: dict[str, np.ndarray] = {}
     for train, test in folds(problem.samples, seed, labels):
@@ -344,7 +347,7 @@ def _columns(problem: Problem, product: Any) -> np.ndarray:
     return np.asarray(product).reshape(problem.dimension, -1)
 
 
-# --- is interpolation harmless? ------------------------------------------------------------------
+# --- the cost of interpolation -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -352,7 +355,7 @@ class TailEstimate:
     """Estimates of k, s_k, r_k and R_k of the population (BO-D2.1, BO-D2.2)."""
 
     index: float
-    """k, infinite when no k up to n/4 leaves a tail flat enough for r_k ≥ b·n."""
+    """k; infinite if no k up to n/4 leaves a tail flat enough for r_k ≥ b·n."""
     tail_sum: float
     small_rank: float
     large_rank: float
@@ -360,36 +363,36 @@ class TailEstimate:
 
 @dataclass(frozen=True)
 class Overfitting:
-    """What interpolating with the minimum-norm solution costs, with BO's bounds at c = 1."""
+    """Errors of the minimum-norm interpolant and of its alternatives, with BO's bounds at c = 1."""
 
     tail: TailEstimate
     total_rank: float
-    """r_0 = Tr Σ/λ_1, estimated."""
+    """Estimate of r_0 = Tr Σ/λ_1."""
     interpolant_norm: float
     """‖Θ_min‖."""
     leave_one_out: float
-    """Mean squared error of Θ_min on a sample left out: exact, all n of them."""
+    """Exact leave-one-out mean squared error of Θ_min, over all n samples."""
     zero_error: float
     """Mean squared error of predicting zero."""
     noise_cost: float
-    """k/n + n/R_k: the part of the noise variance that fitting the noise adds to the risk."""
+    """k/n + n/R_k: the fraction of the noise variance that fitting the noise adds to the risk."""
     bias: float
     """(s_k/n)‖Θ_min‖² (BO-T3.1 at c = 1, with Θ_min in place of Θ*)."""
     variance: float
     """log(q/δ) σ² (k/n + n/R_k) (BO-T3.1 at c = 1), σ² over all targets, at most leave_one_out."""
 
     ridge_error: float
-    """Mean squared error on samples left out of the best ridge (tuned on the same samples)."""
+    """Leave-one-out mean squared error of the best ridge regression (tuned on the same samples)."""
     ridge_penalty: float
     selected_error: float
-    """The same for the best number of inputs chosen one by one, by cross-validation."""
+    """Cross-validated mean squared error of forward selection with the best number of inputs."""
     selected_inputs: int
     beats_zero: bool = True
-    """On samples left out the interpolant is better than predicting zero: paired test, 5 %."""
+    """Whether the interpolant predicts samples left out better than zero (paired test, 5 %)."""
     unstandardized_error: float | None = None
-    """`leave_one_out` of the table before it was standardized, if it was."""
+    """`leave_one_out` of the table before standardization, if it was standardized."""
     standardizing_hurts: bool = False
-    """On samples left out its R² is larger by more than 0.1: paired test, 5 %."""
+    """Whether standardization lowered the left-out R² by more than 0.1 (paired test, 5 %)."""
 
     @property
     def best_error(self) -> float:
@@ -398,23 +401,26 @@ class Overfitting:
 
     @property
     def lost(self) -> float:
-        """The share of what the best alternative explains that interpolating loses."""
+        """The share of what the best alternative explains that interpolation loses."""
         explained = self.zero_error - self.best_error
         return (self.leave_one_out - self.best_error) / explained if explained > 0 else math.inf
 
     @property
     def verdict(self) -> str:
-        """`benign`, `tempered` or `harmful`: what interpolating costs on samples left out.
+        """`benign`, `tempered` or `harmful`, by the errors on samples left out.
 
-        Benign is harmless: better than predicting zero, with an error near that of the best
-        alternative (1.1 times, or a tenth of what it explains lost). Tempered loses up to half. The
-        spectrum only bounds what fitting the noise adds; it does not decide.
+        Benign means better than predicting zero, with an error near that of the best alternative
+        (at most 1.1 times it, or at most a tenth of what it explains lost). Tempered means that at
+        most half is lost. The spectrum is not used: it only bounds what fitting the noise adds.
         """
         if not self.beats_zero:
             return "harmful"
-        if self.leave_one_out <= NEAR * self.best_error or self.lost <= BENIGN:
+        if (
+            self.leave_one_out <= BENIGN_ERROR_RATIO * self.best_error
+            or self.lost <= BENIGN_LOST_SHARE
+        ):
             return "benign"
-        return "tempered" if self.lost <= TEMPERED else "harmful"
+        return "tempered" if self.lost <= TEMPERED_LOST_SHARE else "harmful"
 
 
 @validated
@@ -426,10 +432,10 @@ def estimate_overfitting(
     centered: bool = False,
     unstandardized: Problem | None = None,
 ) -> Overfitting:
-    """Effective ranks, left-out errors and the bounds of BO-T3.1 for d > n, from the data.
+    """Estimate effective ranks, left-out errors and the bounds of BO-T3.1 from data with d > n.
 
-    `centered` says that the means were subtracted: then each sample left out shifts them.
-    `unstandardized` is the same data before the inputs were divided by their deviations.
+    Pass `centered=True` if the means were subtracted: each sample left out then shifts them.
+    `unstandardized` is the same data before the inputs were divided by their standard deviations.
 
     ```python
     import deeplin as dl, numpy as np
@@ -476,25 +482,25 @@ def estimate_overfitting(
         ridge_penalty=penalty,
         selected_error=float(np.sum(selected**2) / n),
         selected_inputs=inputs,
-        beats_zero=_smaller(errors, problem.require_data("the left-out error")[1]),
+        beats_zero=_significantly_smaller(errors, problem.require_data("the left-out error")[1]),
         unstandardized_error=error_before,
         standardizing_hurts=error_before is not None
-        and error - error_before > BENIGN * zero
-        and _smaller(before, errors),
+        and error - error_before > BENIGN_LOST_SHARE * zero
+        and _significantly_smaller(before, errors),
     )
 
 
-def _smaller(errors: np.ndarray, others: np.ndarray) -> bool:
-    """Whether the first squared errors are smaller: paired t-test at 5 %."""
+def _significantly_smaller(errors: np.ndarray, others: np.ndarray) -> bool:
+    """Return whether the first squared errors are smaller, by a paired t-test at 5 %."""
     gains = np.sum(others**2 - errors**2, axis=1)
     n, deviation = len(gains), float(np.std(gains, ddof=1)) if len(gains) > 1 else math.inf
     return bool(n > 1 and gains.mean() > stdtrit(n - 1, 0.95) * deviation / math.sqrt(n))
 
 
 def tail_sum(problem: Problem, removed: int) -> float:
-    """s_j of the population, estimated by n/(n−j) Σ_{i>j} of the sample eigenvalues.
+    """Return the estimate n/(n−j) Σ_{i>j} ℓ_i of s_j, from the sample eigenvalues ℓ.
 
-    Where the tail is spread over many directions, each of the n − j remaining sample eigenvalues is
+    If the tail is spread over many directions, each of the n − j remaining sample eigenvalues is
     close to s_j/n.
     """
     eigenvalues = problem.spectrum.eigenvalues
@@ -502,14 +508,14 @@ def tail_sum(problem: Problem, removed: int) -> float:
 
 
 def estimate_tail(problem: Problem, *, b: float = 1.0) -> TailEstimate:
-    """The smallest k whose tail has r_k ≥ b·n, with its s_k, r_k and R_k.
+    """Return the smallest k whose tail has r_k ≥ b·n, with its s_k, r_k and R_k.
 
     With m = n − k tail eigenvalues ℓ, Σλ² is estimated without bias (for Gaussian rows) by
-    n²/((m−1)(m+2)) · (Σℓ² − (Σℓ)²/m). λ_{k+1} is the mean eigenvalue of the tail, Σλ²/Σλ, where
-    the largest ℓ is no larger than a flat tail's would be, (s/n)(1 + √(m/R))², else ℓ_{k+1} − s/n.
+    n²/((m−1)(m+2)) · (Σℓ² − (Σℓ)²/m). λ_{k+1} is the mean eigenvalue of the tail, Σλ²/Σλ, if
+    the largest ℓ is at most that of a flat tail, (s/n)(1 + √(m/R))², and ℓ_{k+1} − s/n otherwise.
     """
     n, eigenvalues = problem.samples, problem.spectrum.eigenvalues
-    for k in range(max(len(eigenvalues) // 4, 1)):  # beyond, too few eigenvalues are left to judge
+    for k in range(max(len(eigenvalues) // 4, 1)):  # beyond that, too few remain to judge
         tail = eigenvalues[k:]
         m, s = len(tail), tail_sum(problem, k)
         spread = float(np.sum((tail - tail.mean()) ** 2))
@@ -517,7 +523,7 @@ def estimate_tail(problem: Problem, *, b: float = 1.0) -> TailEstimate:
         if squares <= 0:
             continue
         large = s**2 / squares
-        flat = tail[0] <= FLAT_EDGE * s / n * (1 + math.sqrt(m / large)) ** 2
+        flat = tail[0] <= FLAT_TAIL_FACTOR * s / n * (1 + math.sqrt(m / large)) ** 2
         top = squares / s if flat else max(float(tail[0]) - s / n, squares / s)
         if s / top >= positive_number("b", b) * n:
             return TailEstimate(k, s, s / top, large)

@@ -1,5 +1,5 @@
-"""A recipe that trains: start and learning rate from the problem itself, what the theory predicts
-of the run, whether it came true, and how well the network predicts rows left out.
+"""Training with automatic initialization and learning rate, the prediction of the theory for a run,
+its comparison with the run, and the scores of the network on rows left out.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ from deeplin.training.evaluation import (
 
 INITIALIZATIONS = ("auto", *STARTS, *FRAMEWORK_STARTS, "balanced")
 TOLERANCE = 1e-10
-"""Training ends when R − R_min is at most this part of what there is to explain."""
-SETTLED = 1e-4
-"""Part of what there is to explain by which a map may differ from that with weight decay."""
-RETRIES = 20
-"""How often an automatic learning rate that diverged is halved."""
+"""Training ends when R − R_min is at most this fraction of R_0 − R_min."""
+MAP_TOLERANCE = 1e-4
+"""Relative squared distance of predictions from those of the minimum with weight decay up to which
+training counts as converged."""
+MAX_HALVINGS = 20
+"""Most times that an automatic learning rate is halved after divergence."""
 
 FLATTEST_MARGIN = 1e-6
-"""Relative slack of S ≥ S_min at a run that ends near a minimizer, not in it."""
-RECORDS = 400
-"""Records along a run, as long as their weights together stay below `KEPT` numbers."""
-KEPT = 2**25
+"""Relative slack of S ≥ S_min for a run that ends near a minimizer instead of at it."""
+MAX_RECORDS = 400
+"""Most records kept along a run."""
+MAX_RECORDED_NUMBERS = 2**25
+"""Most weights kept in all records of a run together; larger networks are recorded less often."""
 
 
 @validated
@@ -67,15 +69,15 @@ def starting_network(
     initialization: str = "auto",
     scale: float | None = None,
 ) -> Network:
-    """A network for this problem; without a scale, one near the size of the solution.
+    """Return an initial network for this problem; the default scale is near the solution's size.
 
-    `auto`: a first layer of zeros, and orthogonal layers of the size of the solution's,
-    ‖W*‖^{1/L} each (times `scale`; 1 where there is no solution). Nothing vanishes or grows with
-    depth on the way through them, and as the first layer moves in the span of the samples only, the
-    solution is that of minimal norm where there are several (FM-A1, X-6).
+    `auto`: a first layer of zeros, followed by orthogonal layers of norm ‖W*‖^{1/L} (1 if there is
+    no solution), times `scale`. Signals neither vanish nor grow with depth in these layers. The
+    first layer moves only in the span of the samples, so that training finds the solution of
+    minimal norm if there are several (FM-A1, X-6).
 
-    `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1). The others are
-    those of `initialize.start_by_name` with their defaults.
+    `balanced`: the balanced solution multiplied by `scale` (default 0.1). The other names are those
+    of `initialize.start_by_name` with their defaults.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -121,16 +123,16 @@ def train(
     scale: float | None = None,
     **options: Any,
 ) -> Run:
-    """Train a deep linear network on a problem or a table without knowing the theory.
+    """Train a deep linear network on a problem or a table with automatic settings.
 
-    The start fits the size of the solution (`starting_network`), the learning rate is the advised
-    one (`advise`), and training ends when R − R_min is 1e-10 of what there is to explain; where
-    classes can be separated, when every row is classified right.
+    By default the initialization matches the size of the solution (`starting_network`), the
+    learning rate is the advised one (`advise`), and training ends when R − R_min is at most 1e-10
+    of R_0 − R_min; for separable classes, when every row is classified correctly.
     `options` are those of `gradient_descent`, such as `record_every`.
 
     Pass a `Problem`, followed by the depth (10 by default), a table with its `target`, or inputs X
-    and targets y, which `read_problem` makes a regression or a classification of (`task`): the run
-    then predicts other tables (`run.predict`).
+    and targets y. Tables and arrays are read with `read_problem` as a regression or a
+    classification (`task`), and the run can then predict other tables (`run.predict`).
 
     ```python
     import deeplin as dl, numpy as np
@@ -146,7 +148,7 @@ def train(
         given = isinstance(problem, Reading)
         reading = problem if given else read_data(problem, y, target, task=task)
         problem = reading.problem
-    share_compiled_code()  # compiling takes longer than most trainings
+    share_compiled_code()  # compilation often takes longer than training
     start, batches = jax.random.split(jax.random.key(whole_number("seed", seed, minimum=0)))
     shape: Any = {"depth": 10 if depth is None else depth, "width": width}
     network = starting_network(problem, start, **shape, initialization=initialization, scale=scale)
@@ -170,14 +172,14 @@ def descend(
     first_rate: float | None = None,
     **options: Any,
 ) -> Run:
-    """Descent with a given rate, or with "auto": the advised one, halved while it diverges.
+    """Run gradient descent at a given rate, or for "auto" at the advised one, halved on divergence.
 
-    Rates are in the units of the optimizer's loss; `first_rate` takes the place of the advised one.
-    `run.evidence["halvings"]` says how often an automatic rate was halved, because the start was
-    far sharper than where training ends. `announce` is called with every rate that is tried, and
-    the run that diverged at the one before. Without a `gap` or `loss_target` of its own in
-    `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
-    weight decay it takes all steps where the map is not that of the minimum then.
+    Rates are in the units of the optimizer's loss; `first_rate` replaces the advised rate.
+    `run.evidence["halvings"]` counts how often an automatic rate was halved, which happens if the
+    start is far sharper than the solution. `announce` is called before each attempt with its rate
+    and the previous, diverged run (None at first). Unless `options` contain `gap` or `loss_target`,
+    a run ends when R is within `tolerance` of its value at the minimum (`goal`); with weight decay,
+    it takes all steps if the linear map then differs from that of the minimum.
     """
     chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
@@ -185,11 +187,11 @@ def descend(
         if first_rate is None:
             advice = advise(problem, network.depth, chosen, readout=network.readout)
             first_rate = advice.learning_rate
-        rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
-    minimum = _minimum(problem, network, chosen)
+        rates = [first_rate / 2**halvings for halvings in range(MAX_HALVINGS + 1)]
+    minimum = _known_minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
     if not own_goal and minimum is None and not problem.has_minimizer:
-        options["loss_target"] = math.log(2) / problem.samples  # every row is right below it
+        options["loss_target"] = math.log(2) / problem.samples  # below it every row is correct
     elif not own_goal and (minimum is not None or not chosen.weight_decay):
         options["gap"] = goal(problem, minimum, tolerance)
     settings = chosen.settings(problem, key)
@@ -206,41 +208,44 @@ def descend(
             break
     assert run is not None
     if minimum is not None and not own_goal and run.status != "diverged":
-        if not _reached(problem, run, minimum) and options.pop("gap") is not None:
+        if not _reached_minimum(problem, run, minimum) and options.pop("gap") is not None:
             run = descent(rate)
-        if _reached(problem, run, minimum):
+        if _reached_minimum(problem, run, minimum):
             run = replace(run, status="converged")
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
-def _minimum(problem: Problem, network: Network, optimizer: TrainingSpec) -> DecayedMinimum | None:
-    """Where training with weight decay goes (X-9, X-15), if that is known."""
+def _known_minimum(
+    problem: Problem, network: Network, optimizer: TrainingSpec
+) -> DecayedMinimum | None:
+    """Return the minimum with weight decay (X-9, X-15), or None without one or if it is unknown."""
     if not optimizer.weight_decay or problem.loss == "softmax":
         return None
     return decayed_minimum(problem, network.depth, optimizer.decay(problem), network.readout)
 
 
-def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
-    """Whether the map is that of the minimum: R alone passes its value on the way there.
+def _reached_minimum(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
+    """Return whether the linear map is that of the minimum.
 
-    The weights need not be: what no sample sees decays at the slow pace ηλ.
+    R alone is not enough: it can pass its value at the minimum earlier. The weights themselves may
+    differ, because directions outside the span of the samples decay only at the slow rate ηλ.
     """
     apart = np.asarray(run.network.product).reshape(minimum.product.shape) - minimum.product
     if problem.loss != "squared":
         X, _ = problem.require_data("the predictions")
         size = np.linalg.norm(X @ minimum.product)
-        return bool(np.linalg.norm(X @ apart) ** 2 <= SETTLED * max(size**2, 1.0))
+        return bool(np.linalg.norm(X @ apart) ** 2 <= MAP_TOLERANCE * max(size**2, 1.0))
     eigenvalues, vectors, _ = problem.spectrum
     distance = eigenvalues @ np.sum((vectors.T @ apart) ** 2, axis=1)
-    return bool(distance <= SETTLED * problem.zero_gap)
+    return bool(distance <= MAP_TOLERANCE * problem.zero_gap)
 
 
 def goal(
     problem: Problem, minimum: DecayedMinimum | None, tolerance: float = TOLERANCE
 ) -> float | None:
-    """The gap R − R_min at which training is done: that of the minimum it goes to, nearly.
+    """Return the gap R − R_min at which training ends, slightly above that of the minimum.
 
-    None where that is the zero network: networks far from zero have its risk, too.
+    Return None if the minimum is the zero network: networks far from zero can have the same risk.
     """
     if minimum is not None and minimum.collapsed:
         return None
@@ -248,30 +253,32 @@ def goal(
     return there + tolerance * (problem.zero_gap - there)
 
 
-# --- what the theory predicts, and whether it came true ------------------------------------------
+# --- predictions of the theory and their comparison with a run -----------------------------------
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Can descent settle at this learning rate, and how sharp is it where it does? (FM-crit)"""
+    """Whether training can settle at a learning rate, and at which sharpness (FM-crit)."""
 
     learning_rate: float
     critical_learning_rate: float
-    """Above it no minimizer is stable, with this optimizer and loss."""
+    """The rate above which no minimizer is stable with this optimizer and loss."""
     largest_stable_sharpness: float
-    """Sharper minimizers of R repel full-batch descent: 2/η, (2 + 2β)/η with momentum."""
+    """The sharpness above which minimizers of R are unstable for full-batch descent: 2/η, or
+    (2 + 2β)/η with momentum."""
     minimal_sharpness: float
     """S_min (X-2, X-7)."""
     balanced_sharpness: float
-    """S_bal (X-3): where small initializations end."""
+    """S_bal (X-3), the sharpness where small initializations end."""
     settles: bool
-    """Whether training can settle at all: on batches only where the data can be interpolated."""
+    """Whether training can settle at all; on batches, only if the data can be interpolated."""
     bounded: bool
-    """Whether the sharpness of R where it settles lies between S_min and the largest stable one."""
+    """Whether S_min and the largest stable sharpness bound the sharpness of R at the end."""
     passing: bool = False
-    """Whether the critical rate is about the last steps alone: Adam passes close by solutions."""
+    """Whether the critical rate concerns only the last steps, as for Adam, which comes close to
+    solutions above it without staying there."""
     remarks: tuple[str, ...] = ()
-    """What is to be known about this optimizer on these data."""
+    """Remarks on this optimizer and these data."""
 
     @property
     def can_settle(self) -> bool:
@@ -305,7 +312,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the prediction came true: yes, no, or None where the run does not decide it."""
+    """Whether the prediction came true: True, False, or None if the run does not decide it."""
 
     came_true: bool | None
     reason: str
@@ -318,7 +325,7 @@ class Verdict:
 def predict(
     problem: Problem, network: Network, learning_rate: float, optimizer: TrainingSpec | None = None
 ) -> Prediction:
-    """What the theory says about training from this network at this learning rate.
+    """Predict the outcome of training from this network at this learning rate.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -373,20 +380,20 @@ def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
     return Verdict(True, f"{outcome}, {end.value / limit:.0%} of the largest stable one")
 
 
-# --- a network for a table -----------------------------------------------------------------------
+# --- training on a table -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What is known about a finished training: how it went, how well it predicts, the formula."""
+    """Results of a finished training: the run, its scores, and the learned formula."""
 
     reading: Reading
     spec: TrainingSpec
     run: Run
     learning_rate: float
-    """The one that was used, in the units of the loss of `spec`."""
+    """The learning rate that was used, in the units of the loss of `spec`."""
     halvings: tuple[tuple[float, int], ...]
-    """Learning rates that diverged, and after how many steps."""
+    """Learning rates that diverged, each with the number of steps taken."""
     prediction: Prediction
     verdict: Verdict
     sharpness: float
@@ -395,37 +402,37 @@ class TrainingReport:
 
     @property
     def done(self) -> bool:
-        """Settled, or all steps taken where training is not expected to settle."""
+        """Whether training settled, or took all steps where it is not expected to settle."""
         settling = self.prediction.settles and not self.prediction.passing
         return self.run.status == "converged" or (self.run.status == "stopped" and not settling)
 
     @property
     def separable(self) -> bool:
-        """Whether a hyperplane separates the classes, so that there is no solution (X-16)."""
+        """Whether a hyperplane separates the classes, so that no solution exists (X-16)."""
         return not self.reading.problem.has_minimizer and not self.spec.weight_decay
 
     @property
     def optimizer(self) -> str:
-        """Optimizer and loss in words."""
+        """Description of the optimizer and the loss."""
         return self.spec.described(self.reading.problem.loss)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be known about this optimizer on these data."""
+        """Remarks on this optimizer and these data."""
         problem = self.reading.problem
         condition = problem.condition_number if problem.has_minimizer else math.nan
         return (*self.prediction.remarks, *conditioning(condition))
 
     @property
     def formulas(self) -> list[tuple[str, list[float], float]]:
-        """Each output with its coefficients and intercept, for the columns of the table."""
+        """Each output with its coefficients and intercept, in the units of the table."""
         prepared = self.reading.preparation
         coefficients, intercepts = prepared.in_table_units(self.run.network.product)
         each = np.broadcast_to(intercepts, len(coefficients.T)).tolist()
         return list(zip(prepared.outputs, coefficients.T.tolist(), each, strict=True))
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: the names that `deeplin train --json` prints and a saved run keeps."""
+        """Return JSON values under the names that `deeplin train --json` and saved runs use."""
         run, prepared, left = self.run, self.reading.preparation, self.left_out
         outputs, coefficients, intercepts = zip(*self.formulas, strict=True)
         values = {
@@ -483,14 +490,16 @@ def train_on_table(
 ) -> TrainingReport:
     """Train on a table, compare with the prediction, and score the network on rows left out.
 
-    `start` holds the options of `starting_network`; `folds` says whether networks of five folds are
-    trained where no rows are held out. `announce` and `watch` are those of `descend`.
+    `start` holds the options of `starting_network`. If `folds` is true and no rows are held out,
+    the network is scored by 5-fold cross-validation. `announce` and `watch` are those of `descend`.
     """
     problem, prepared = reading.problem, reading.preparation
     how: dict[str, Any] = {"optimizer": spec, "seed": seed, **start}
     hidden = default_width(problem) if start["width"] is None else start["width"]
     widths = (problem.dimension, *[hidden] * (start["depth"] - 1), problem.outputs)
-    records = max(2, min(KEPT // sum(a * b for a, b in pairwise(widths)), RECORDS))
+    records = max(
+        2, min(MAX_RECORDED_NUMBERS // sum(a * b for a, b in pairwise(widths)), MAX_RECORDS)
+    )
     halvings: list[tuple[float, int]] = []
 
     def announced(rate: float, diverged: Run | None) -> None:
@@ -512,7 +521,7 @@ def train_on_table(
     end = sharpness(problem, run.network)
 
     def fit(part: Problem) -> np.ndarray:
-        """The same training on other rows."""
+        """Return the linear map that the same training learns from other rows."""
         return np.asarray(
             train(part, learning_rate=used, steps=int(run.steps), **how).network.product
         )
