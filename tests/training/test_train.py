@@ -1,4 +1,4 @@
-"""`deeplin train`: the prediction, whether it came true, and a run that can be read again."""
+"""`deeplin train`: the prediction, whether it was right, and a run that can be read again."""
 
 import io
 import json
@@ -81,7 +81,7 @@ def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
     code, text, _ = command("train", csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 1
     assert "from almost no start does training settle" in " ".join(text.split())
-    assert "it came true" in " ".join(text.split())
+    assert "it was right" in " ".join(text.split())
 
 
 def test_several_targets_are_trained_together(csv, command, tmp_path):

@@ -271,7 +271,7 @@ def train(
 ) -> None:
     """Train on a table, show loss and sharpness against 2/η, score the network, and save the run.
 
-    The exit code is 1 if training did not settle or the prediction did not come true.
+    The exit code is 1 if training did not settle or the prediction was wrong.
     """
     require_source(source)
     prepare_computing()

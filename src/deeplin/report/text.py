@@ -132,7 +132,7 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
         rate = [f"{(t or a).learning_rate:.3g}" for t, a in zip(found, advised, strict=True)]
         critical = [_number(a.critical_learning_rate, ".3g") for a in advised]
         single = len(columns) == 1
-        remark = ("half of what the solution of small starts bears",) if single else ()
+        remark = ("half the critical rate of the solution of small starts",) if single else ()
         if single and it.optimizer.adaptive:
             remark = ("the customary one; starts are simulated with --init",)
         if found[0] is not None:

@@ -366,8 +366,8 @@ def _rates_on_batches(
     if problem.loss != "squared" or spec.adaptive:
         remarks = (
             f"On batches with this {'loss' if problem.loss != 'squared' else 'optimizer'} no "
-            "critical rate is known, and at a constant learning rate training stays in a cloud "
-            "about the solution that shrinks with the rate. Lower the rate towards the end.",
+            "critical rate is known, and at a constant learning rate training fluctuates around "
+            "the solution, the less the smaller the rate. Lower the rate towards the end.",
         )
         return sharpness, math.nan, remarks
     interpolated = problem.residual_share <= INTERPOLATION_TOLERANCE
@@ -375,7 +375,7 @@ def _rates_on_batches(
         why = "With weight decay no minimum" if minimum is not None else "No linear map"
         remarks = (
             f"{why} fits these data exactly, so at a constant learning rate training on "
-            "batches does not settle: it stays in a cloud about the solution that shrinks with the "
+            "batches does not settle: it fluctuates around the solution, the less the smaller the "
             "rate. Lower the rate towards the end.",
         )
     if problem.outputs == 1 and minimum is None and readout is None:
@@ -393,7 +393,8 @@ def _rates_on_batches(
             ).critical_learning_rate
             remarks += (
                 "On batches with momentum the critical rate is the exact limit of the mean square "
-                "at the solution where small starts end; other solutions may bear a little more.",
+                "at the solution where small starts end; others may be stable at slightly larger "
+                "rates.",
             )
         return plain.value, limit, remarks
     if minimum is None:
@@ -446,8 +447,8 @@ def _remarks_on_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
         name = OPTIMIZER_NAMES[spec.optimizer]
         return (
             f"The critical rate of {name} is exact, but about its last steps only: above it "
-            f"{name} comes close to a solution, is thrown out, and returns. The rate to use is the "
-            "one simulated starts bear; lower it towards the end.",
+            f"{name} comes close to a solution, leaves it again, and returns. Use the rate at "
+            "which simulated starts learn; lower it towards the end.",
         )
     if spec.optimizer == "sam":
         return (

@@ -312,13 +312,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the prediction came true: True, False, or None if the run does not decide it."""
+    """Whether the prediction was right: True, False, or None if the run does not decide it."""
 
     came_true: bool | None
     reason: str
 
     def __str__(self) -> str:
-        word = {True: "it came true", False: "it did not come true", None: "the run is undecided"}
+        word = {True: "it was right", False: "it was wrong", None: "the run does not decide"}
         return f"{word[self.came_true]}: {self.reason}"
 
 

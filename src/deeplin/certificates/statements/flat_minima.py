@@ -214,7 +214,7 @@ def settled_sharpness(context: Context) -> list[Check]:
     doubtful = (
         context.bounded & (context.slack <= AT_MINIMIZER) & (measured > threshold * (1 + slack))
     )
-    hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
+    hypotheses["the run stayed there long enough to leave it"] = ~doubtful | _settled(context)
     minimal = context.minimal.exact * context.minimal_scale
     return [
         Check(minimal, measured, "S_min ≤ S", slack=slack, hypotheses=hypotheses),
