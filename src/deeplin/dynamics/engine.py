@@ -177,11 +177,8 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
         rates: Any = member.rates
         if shared.numbers.schedule is not None:
             rates = rates * shared.numbers.schedule[clock]
-        if kind.scaled:
-            data, scale = (shared.data, state.weights, fixed, rows), rates[0]
-            value, gradient = kind.gradient(*data, scale)  # pyright: ignore[reportCallIssue]
-        else:
-            value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)
+        scale = (rates[0],) if kind.scaled else ()
+        value, gradient = kind.gradient(shared.data, state.weights, fixed, rows, *scale)
         status = member.criteria.check(value, state.status)
         moving = (status == Status.RUNNING) & (clock < member.limit)
 
