@@ -33,7 +33,7 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
     )
     products = [arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))]
     for weight in reversed(weights):
-        products.append(weight.mT @ products[-1])
+        products.append((products[-1].mT @ weight).mT)  # XLA copies a transposed matrix
     return products[::-1]
 
 
@@ -42,7 +42,7 @@ def product(weights: Sequence[A], readout: A | None = None) -> A:
     first = weights[-1].mT  # W_Lᵀ: no multiplication by the identity
     result = first if readout is None else first @ readout[..., None]
     for weight in reversed(weights[:-1]):
-        result = weight.mT @ result
+        result = (result.mT @ weight).mT
     return result
 
 
