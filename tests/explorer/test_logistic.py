@@ -49,12 +49,12 @@ def test_minimal_sharpness_has_its_reference_value(ask, depth, size, exact, bala
 @pytest.mark.parametrize("depth", [2, 4])
 def test_minimal_sharpness_is_the_formula_at_a_minimum_that_scipy_finds(ask, depth):
     X, y = classes(seed=5, rows=40)
-    slope = jax.grad(risk)
+    slope = jax.jit(jax.grad(risk))
     best = minimize(
         lambda w: float(risk(w, X, y)), np.zeros(3), jac=lambda w: np.asarray(slope(w, X, y)),
         method="BFGS", options={"gtol": 1e-12},
     ).x  # fmt: skip
-    values, vectors = np.linalg.eigh(np.asarray(jax.hessian(risk)(best, X, y)))
+    values, vectors = np.linalg.eigh(np.asarray(jax.jit(jax.hessian(risk))(best, X, y)))
     root = vectors @ np.diag(np.sqrt(values)) @ vectors.T
     along = root @ best
 

@@ -150,7 +150,7 @@ def hessian_of_biased(problem, layers, activation):
             hidden = hidden if bias is None else hidden + bias
         return jnp.mean((hidden[:, 0] - problem.targets[:, 0]) ** 2)
 
-    return np.asarray(jax.hessian(risk)(flat))
+    return np.asarray(jax.jit(jax.hessian(risk))(flat))
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_exact", "tanh", "linear"])
@@ -188,11 +188,12 @@ def test_training_with_biases_is_that_of_the_original(rng, tmp_path):
             hidden = jax.nn.relu(hidden) @ weight.T + bias
         return jnp.mean((hidden[:, 0] - targets) ** 2)
 
+    gradient = jax.jit(jax.grad(risk))
     network = from_arrays(weights, biases=biases, activation="relu")
     problem = dl.Problem.from_data(with_ones(inputs), targets)
     run = dl.gradient_descent(problem, network, 0.02, 30, record_every=15, record=["sharpness"])
     for _ in range(30):
-        slopes = jax.grad(risk)(layers)
+        slopes = gradient(layers)
         layers = jax.tree.map(lambda value, slope: value - 0.02 * slope, layers, slopes)
     for found, expected in zip(run.network.parameters, jax.tree.leaves(layers), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -226,12 +227,15 @@ def test_descent_of_other_activations_is_that_of_autodiff(rng, activation):
     start = dl.Network([rng.normal(size=(4, 3)), rng.normal(size=(1, 4))], activation=activation)
     run = dl.gradient_descent(problem, start, 0.01, 20)
     weights = start.weights
+
+    @jax.jit
+    @jax.grad
+    def gradient(w):
+        outputs = dl.Network(w, activation=activation)(problem.inputs)
+        return jnp.mean((outputs - problem.targets) ** 2)
+
     for _ in range(20):
-        slopes = jax.grad(
-            lambda w: jnp.mean(
-                (dl.Network(w, activation=activation)(problem.inputs) - problem.targets) ** 2
-            )
-        )(weights)
+        slopes = gradient(weights)
         weights = [w - 0.01 * slope for w, slope in zip(weights, slopes, strict=True)]
     for found, expected in zip(run.network.weights, weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -87,14 +87,21 @@ def test_unit_readout_has_norm_one():
     assert float(jnp.linalg.norm(initialize.unit_readout(key, 7))) == pytest.approx(1.0)
 
 
-def test_draws_do_not_depend_on_how_keys_are_batched():
-    keys = jax.random.split(key, 6)
+@pytest.mark.parametrize("one", [key, jax.random.key(3, impl="rbg")])
+def test_draws_do_not_depend_on_how_keys_are_batched(one):
+    keys = jax.random.split(one, 6)
     scales = np.linspace(0.1, 0.6, 6)
     whole = initialize.gaussian(keys, (3, 3, 1), scales)
     parts = [initialize.gaussian(keys[i : i + 2], (3, 3, 1), scales[i : i + 2]) for i in (0, 2, 4)]
     for layer in range(2):
         joined = jnp.concatenate([part.weights[layer] for part in parts])
         np.testing.assert_array_equal(whole.weights[layer], joined)
+    for draw in (
+        lambda k: initialize.residual(k, width=3, depth=2, scale=0.2),
+        lambda k: initialize.identity_middle(k, 3, 4, 2, depth=4, alpha=0.1, beta=0.3),
+    ):
+        for many, alone in zip(draw(keys).weights, draw(keys[4]).weights, strict=True):
+            np.testing.assert_array_equal(many[4], alone)
 
 
 @pytest.mark.parametrize("one", [key, jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")])

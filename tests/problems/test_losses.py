@@ -57,17 +57,17 @@ def _plain(problem: Problem):
             return jnp.mean(jnp.where(r <= 1, r**2 / 2, r - 0.5))
         return jnp.mean(_cosh(z, y))
 
-    return risk
+    return jax.jit(risk)
 
 
 def test_the_optimum_is_that_of_a_search_and_its_curvature_that_of_autodiff(problem):
     risk = _plain(problem)
-    gradient = jax.grad(risk)
+    gradient = jax.jit(jax.grad(risk))
     flat = problem.optimum.reshape(-1)
     assert np.abs(gradient(flat)).max() < 1e-14
     found = minimize(lambda v: float(risk(v)), np.zeros_like(flat), jac=gradient, tol=1e-12)
     assert problem.minimal_risk == pytest.approx(found.fun, abs=1e-12)
-    hessian = np.asarray(jax.hessian(risk)(flat))
+    hessian = np.asarray(jax.jit(jax.hessian(risk))(flat))
     q = problem.outputs  # class-major: Θ is laid out as (q, d), autodiff has (d, q)
     order = np.arange(4 * q).reshape(4, q).T.reshape(-1)
     np.testing.assert_allclose(problem.curvature, hessian[np.ix_(order, order)], atol=1e-14)
@@ -82,7 +82,7 @@ def test_value_gradient_and_curvature_product_are_those_of_autodiff(problem):
     direction = np.random.default_rng(1).normal(size=(4, q))
     value, gradient = problem.value_and_gradient(theta)
     assert value == pytest.approx(float(risk(theta.reshape(-1))), rel=1e-13)
-    expected = np.asarray(jax.grad(risk)(theta.reshape(-1))).reshape(4, q)
+    expected = np.asarray(jax.jit(jax.grad(risk))(theta.reshape(-1))).reshape(4, q)
     np.testing.assert_allclose(gradient, expected, atol=1e-14)
     objective = problem.objective
     gap, slope = jax.jit(lambda o, t: o.value_and_gradient(t))(objective, theta)

@@ -82,7 +82,8 @@ def dense_hessian(problem: Problem, weights, norm=1.0) -> np.ndarray:
     """∇² of the plain loss over all weights."""
     flat, unravel = ravel_pytree([jnp.asarray(w) for w in weights])
     risk = plain_risk(problem)
-    return np.asarray(jax.hessian(lambda x: risk(product(unravel(x), norm)))(flat))
+    hessian = jax.jit(jax.hessian(lambda x: risk(product(unravel(x), norm))))
+    return np.asarray(hessian(flat))
 
 
 def flattest_by_search(problem: Problem, depth: int, norm=1.0, starts=3) -> float:

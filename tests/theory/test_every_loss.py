@@ -6,6 +6,8 @@ dense Hessian over all weights, SciPy's minimizer and ODE solver.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import convex_losses as data
 import jax
 import jax.numpy as jnp
@@ -73,8 +75,19 @@ def _net(problem: Problem, width: int = 3, seed: int = 0, scale: float = 0.4) ->
 
 
 def _hessian(problem: Problem, weights) -> np.ndarray:
-    flat, unravel = ravel_pytree([jnp.asarray(w) for w in weights])
-    return np.asarray(jax.hessian(lambda x: _risk(problem)(unravel(x)))(flat))
+    return np.asarray(_compiled_hessian(problem)([jnp.asarray(w) for w in weights]))
+
+
+@lru_cache(1)
+def _compiled_hessian(problem: Problem):
+    """The dense Hessian as one program: tests ask for it at many weights of one problem."""
+
+    @jax.jit
+    def hessian(weights):
+        flat, unravel = ravel_pytree(weights)
+        return jax.hessian(lambda x: _risk(problem)(unravel(x)))(flat)
+
+    return hessian
 
 
 @pytest.mark.parametrize("width", [3, 24])
@@ -209,7 +222,7 @@ def test_the_minimum_with_weight_decay_is_that_of_a_search(problem):
     ]
     assert found.objective == pytest.approx(min(ends), rel=1e-8)
     assert float(cost(flat)) == pytest.approx(found.objective, rel=1e-10)
-    top = np.linalg.eigvalsh(np.asarray(jax.hessian(cost)(flat)))[-1]
+    top = np.linalg.eigvalsh(np.asarray(jax.jit(jax.hessian(cost))(flat)))[-1]
     assert top == pytest.approx(found.sharpness, rel=1e-8)
     rate = theory.critical_learning_rate(problem, DEPTH, weight_decay=decay)
     assert rate == pytest.approx(2 / found.sharpness)

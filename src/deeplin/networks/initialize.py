@@ -7,7 +7,7 @@ networks. Every draw depends only on its own key, so results do not depend on ho
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -72,8 +72,9 @@ def residual(
     d, L = whole_number("width", width), whole_number("depth", depth)
 
     def draw(key, scale):
-        noise = standard_normal(key, (L, d, d)) * (scale / math.sqrt(L * d))
-        return tuple(jnp.eye(d) + noise[k] for k in range(L))
+        noise = standard_normal(key, (L * d, d)) * (scale / math.sqrt(L * d))
+        eye, layers = np.eye(d, dtype=noise.dtype), range(0, L * d, d)
+        return tuple(eye + noise[..., k : k + d, :] for k in layers)
 
     return Network(_draw(draw, key, scale, zero_allowed=True), readout)
 
@@ -125,9 +126,12 @@ def identity_middle(
     b = positive_number("beta", beta, zero_allowed=True)
 
     def draw(key, _):
-        first, last = _split(key, 2)
-        middle = (jnp.eye(m),) * (L - 2)
-        return (a * standard_normal(first, (m, d)), *middle, b * standard_normal(last, (q, m)))
+        first, last = (
+            size * standard_normal(k, shape)
+            for k, size, shape in zip(_split(key, 2), (a, b), ((m, d), (q, m)), strict=True)
+        )
+        middle = np.broadcast_to(np.eye(m, dtype=first.dtype), (*first.shape[:-2], m, m))
+        return (first, *[middle] * (L - 2), last)
 
     return Network(_draw(draw, key, 1.0))
 
@@ -237,7 +241,7 @@ def default_width(problem: Problem) -> int:
 
 
 def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
-    """Draw i.i.d. N(0, 1) entries, the same as `jax.random.normal`.
+    """Draw i.i.d. N(0, 1) entries, the same as `jax.random.normal`, for a key or each of a batch.
 
     Entry i depends only on the key and on i, so that a draw is a prefix of any longer one. Only a
     few lengths are compiled for all shapes, which otherwise takes a second for a new network.
@@ -245,19 +249,35 @@ def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
     """
     size = math.prod(shape)
     length = next((n for n in (64, 256, 1024, 4096, 16384) if n >= size), size)
-    drawn: Any = jax.random.normal(key, (length,))
-    return (drawn if isinstance(drawn, Tracer) else np.asarray(drawn))[:size].reshape(shape)
+    drawn: Any = _for_each(key, lambda key: jax.random.normal(key, (length,)))
+    drawn = drawn if isinstance(drawn, Tracer) else np.asarray(drawn)
+    return drawn[..., :size].reshape(*drawn.shape[:-1], *shape)
 
 
-def _split(key: Array, count: int) -> Iterable[Array]:
+def _split(key: Array, count: int) -> list[Array]:
     """Return the keys of `jax.random.split`, of which number i is also `fold_in(key, i)`.
 
     This needs one program for all counts. It holds for JAX's default generator only.
     """
-    alike = jax.config.jax_threefry_partitionable and str(key.dtype) in ("key<fry>", "uint32")  # pyright: ignore[reportAttributeAccessIssue]
-    if isinstance(key, Tracer) or not alike:
-        return jax.random.split(key, count)
-    return [jax.random.fold_in(key, i) for i in range(count)]
+    if jax.config.jax_threefry_partitionable and _is_threefry(key):  # pyright: ignore[reportAttributeAccessIssue]
+        return [_for_each(key, lambda key, i=i: jax.random.fold_in(key, i)) for i in range(count)]
+    keys = _for_each(key, lambda key: jax.random.split(key, count))
+    return list(jnp.moveaxis(keys, key.ndim - _key_dimensions(key), 0))
+
+
+def _for_each(key: Array, function: Callable[[Array], Array]) -> Array:
+    """Return `function(key)`, or its results for each key of a batch.
+
+    Under `vmap` other generators draw from the first key of a batch only.
+    """
+    if key.ndim == _key_dimensions(key):
+        return function(key)
+    return jax.vmap(function)(key) if _is_threefry(key) else jax.lax.map(function, key)
+
+
+def _is_threefry(key: Array) -> bool:
+    """Return whether this is a key of JAX's default generator."""
+    return str(key.dtype) in ("key<fry>", "uint32")
 
 
 def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
@@ -283,7 +303,10 @@ def _key_dimensions(key: Array) -> int:
 
 
 def _draw(draw, key: Array, scale: ArrayLike, *, zero_allowed: bool = False) -> tuple[Array, ...]:
-    """Call `draw(key, scale)` once, or over a batch of keys and scales."""
+    """Return the layers of `draw(key, scale)` for a key, or for a batch of keys and scales.
+
+    A batch of scales has the axes of the layers, so that it multiplies them.
+    """
     if not isinstance(scale, Tracer):
         for value in np.ravel(finite_array("scale", scale, (0, 1))):
             positive_number("scale", value, zero_allowed=zero_allowed)
@@ -301,4 +324,4 @@ def _draw(draw, key: Array, scale: ArrayLike, *, zero_allowed: bool = False) -> 
         raise InputError(
             f"scale has shape {scales.shape} for {key.shape[0]} keys; pass one scale for each key."
         )
-    return jax.vmap(draw)(key, jnp.broadcast_to(scales, key.shape[:1]))
+    return draw(key, scales[:, None, None] if scales.ndim else scales)
