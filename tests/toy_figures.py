@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from deeplin.papers.catalogue import Figure, Panel, Study
+from deeplin.papers.quote import LeftOut
 from deeplin.plot_style import series
 from deeplin.sweep import Experiment, Unit
 
+LEFT_OUT = (LeftOut("FM", "Section 1", "Squares are drawn.", "It says what is drawn."),)
+"""A sentence that is no quote about the figures."""
 COMPUTED = []
 """The numbers that were computed, in their order."""
 

@@ -1,14 +1,12 @@
 """A small report made by the real machinery from a toy experiment."""
 
 import pytest
-from toy_figures import figure, study
+from toy_figures import LEFT_OUT, figure, study
 
 from deeplin.papers.catalogue import reproduce
 from deeplin.papers.figures import Question
-from deeplin.papers.quote import LeftOut, Quote, exactly
+from deeplin.papers.quote import Quote, exactly
 from deeplin.papers.report import write_figure, write_page
-
-LEFT_OUT = (LeftOut("FM", "Section 1", "Squares are drawn.", "It says what is drawn."),)
 
 
 def toy_quote(name, panel, toy, value, upper, why=""):

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from conftest import LEFT_OUT
 from markupsafe import escape
+from toy_figures import LEFT_OUT
 
 from deeplin.errors import InputError
 from deeplin.papers import recorded
