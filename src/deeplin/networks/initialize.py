@@ -268,7 +268,7 @@ def _split(key: Array, count: int) -> list[Array]:
 def _for_each(key: Array, function: Callable[[Array], Array]) -> Array:
     """Return `function(key)`, or its results for each key of a batch.
 
-    Under `vmap` other generators draw from the first key of a batch only.
+    Under `vmap` the draws of other generators depend on the first key of the batch.
     """
     if key.ndim == _key_dimensions(key):
         return function(key)
