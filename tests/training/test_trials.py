@@ -56,6 +56,22 @@ def test_units_of_the_loss_and_momentum_reach_the_trials(starts):
     assert heavy.learning_rate < dl.theory.critical_learning_rate(problem, 2, momentum=0.9)
 
 
+def test_the_rate_is_one_that_was_tried_even_if_no_rate_will_do(starts, monkeypatch):
+    """With a learning rate of Adam that never makes all starts learn, the search gives up."""
+    tried = []
+
+    def never_learns(problem, nets, rates, steps, **options):
+        run = dl.gradient_descent(problem, nets, rates, min(steps, 20), **options)
+        tried.append(float(rates[0]))
+        return run
+
+    monkeypatch.setattr(dl.training.advice, "gradient_descent", never_learns)
+    trials = try_starts(starts.problem_of(0.8), 2, "torch", TrainingSpec(optimizer="adam"))
+    assert trials.learned < trials.starts
+    assert trials.learning_rate == tried[-1]
+    assert tried[-1] < tried[-2]
+
+
 def test_starts_are_those_of_pytorch(starts):
     rng = np.random.default_rng(0)
     widths = (300, 200, 100)

@@ -553,13 +553,14 @@ def try_starts(
     part = LEARNED_FRACTION if problem.has_minimizer or known.excess else SEPARABLE_LEARNED_FRACTION
     goal = known.excess + part * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
-    for _ in range(MAX_REDUCTIONS):
+    for reductions in range(MAX_REDUCTIONS):
+        if reductions:
+            rate *= RATE_REDUCTION
         rates = np.full(count * TRIED_RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
         if np.all(status == "converged") if spec.adaptive else np.all(status != "diverged"):
             break
-        rate *= RATE_REDUCTION
     assert run is not None
     done = np.equal(status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
