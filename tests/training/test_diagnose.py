@@ -50,6 +50,11 @@ def test_every_depth_carries_the_exact_values(problem, readout):
     assert found.depths["largest_scale"].isna().all() == (found.scale_obstacle is not None)
 
 
+def test_a_single_depth_needs_no_list(problem):
+    alone, listed = (diagnose(problem, depths, initialization=None) for depths in (3, [3]))
+    pd.testing.assert_frame_equal(alone.depths, listed.depths)
+
+
 def test_the_admissible_scale_is_the_largest_that_meets_the_assumption():
     scale = admissible_scale(dimension=4, depth=3, width=5, seed=7)
     rng = np.random.default_rng(7)

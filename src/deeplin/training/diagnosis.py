@@ -185,7 +185,7 @@ class Diagnosis:
 def diagnose(
     problem: Any,
     y: Any = None,
-    depths: Iterable[int] | None = None,
+    depths: int | Iterable[int] | None = None,
     *,
     target: str | Sequence[str] | None = None,
     task: str = "auto",
@@ -209,13 +209,13 @@ def diagnose(
 
     Pass a table (a DataFrame or a file) with its `target`, or inputs X and targets y; both are read
     with `read_problem` as a regression or a classification (`task`) with an intercept. Or pass a
-    `Problem`, or the result of `read_problem`, followed by the depths.
+    `Problem`, or the result of `read_problem`, followed by the depth or depths.
 
     ```python
     import deeplin as dl, jax, numpy as np, pandas as pd
     jax.config.update("jax_enable_x64", True)
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "y"])
-    report = dl.diagnose(frame, depths=[3], target="y")
+    report = dl.diagnose(frame, depths=3, target="y")
     print(report)
     ```
     """
@@ -229,6 +229,8 @@ def diagnose(
     problem, labels, columns = reading.problem, reading.inputs, reading.targets
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
+    if isinstance(depths, int):
+        depths = (depths,)
     layer_counts = [
         whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)
     ]
