@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from deeplin.papers.catalogue import Figure, Panel, Study
-from deeplin.papers.quote import LeftOut
+from deeplin.papers.quote import LeftOutSentence
 from deeplin.plot_style import series
 from deeplin.sweep import Experiment, Unit
 
-LEFT_OUT = (LeftOut("FM", "Section 1", "Squares are drawn.", "It says what is drawn."),)
+LEFT_OUT = (LeftOutSentence("FM", "Section 1", "Squares are drawn.", "It says what is drawn."),)
 """A sentence that is no quote about the figures."""
 COMPUTED = []
 """The numbers that were computed, in their order."""

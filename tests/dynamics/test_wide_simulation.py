@@ -9,7 +9,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import UnstableStep, reduce, simulate_wide
-from deeplin.dynamics.wide import Task, descend
+from deeplin.dynamics.wide import DescentTask, descend
 from deeplin.problems import Population, synthetic
 
 KEY = jax.random.key(7)
@@ -150,7 +150,7 @@ def test_the_modified_identity_ends_at_the_minimum_norm_interpolant(data):
     rotation = small.spectrum.vectors
     first, *others = (np.asarray(weight) for weight in reduction.network.weights)
     eigenvalues, _, coordinates = small.spectrum
-    task = Task(eigenvalues, coordinates, 0.02, 0.0, goal=1e-27, ceiling=np.inf)
+    task = DescentTask(eigenvalues, coordinates, 0.02, 0.0, goal=1e-27, ceiling=np.inf)
     end = descend((first @ rotation, *others), task, [200_000])[-1]
     assert end.risk <= 1e-27
     first, *others = end.weights

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.wide import Task
+from deeplin.dynamics.wide import DescentTask
 from deeplin.networks import distance_to_optimum, gap_and_gradient, products
 
 
@@ -47,7 +47,7 @@ def test_gap_in_the_eigenbasis_is_the_gap():
     covariance = root @ root.T
     eigenvalues, vectors = np.linalg.eigh(covariance)
     expected = [np.trace(D.T @ covariance @ D) for D in difference]
-    task = Task(eigenvalues, np.zeros((4, 2)), 0.1, 0.0, goal=0.0, ceiling=np.inf)
+    task = DescentTask(eigenvalues, np.zeros((4, 2)), 0.1, 0.0, goal=0.0, ceiling=np.inf)
     gaps, slopes = zip(*map(task.value_and_gradient, vectors.T @ difference), strict=True)
     np.testing.assert_allclose(gaps, expected, rtol=1e-11)
     np.testing.assert_allclose(vectors @ slopes, 2 * covariance @ difference, rtol=1e-11)

@@ -19,7 +19,7 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table as Grid
+from rich.table import Table
 
 from deeplin.cli.app import AsJson, app, prepare_computing, seed_option, text_width
 from deeplin.errors import InputError, positive_number, whole_number
@@ -44,7 +44,7 @@ Source = Annotated[
 ]
 
 
-class Table(NamedTuple):
+class TableOptions(NamedTuple):
     """Options that determine which table is read, and how."""
 
     target: Annotated[list[str], "Column to predict (-1: the last); may be repeated."]
@@ -180,7 +180,7 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
 @expand_option_groups
 def diagnose(
     source: Source,
-    table: Table,
+    table: TableOptions,
     training: Training,
     depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "10",
     init: Annotated[
@@ -241,7 +241,7 @@ def diagnose(
 @expand_option_groups
 def train(
     source: Source,
-    table: Table,
+    table: TableOptions,
     training: Training,
     depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
@@ -344,10 +344,10 @@ class LiveTraining(Live):
         self.sharpnesses.append(float(quantities["sharpness"][0]))
         self.update(self.table(step))
 
-    def table(self, step: int) -> Grid:
+    def table(self, step: int) -> Table:
         """Return the table of loss and sharpness, now and along the run."""
         title = f"step {step} of {self.steps}, learning rate η = {self.rate:.4g}"
-        table = Grid("quantity", "now", "along the run", title=title)
+        table = Table("quantity", "now", "along the run", title=title)
         table.add_row("loss", f"{self.risks[-1]:.4g}", bars(np.log10(self.risks)))
         table.add_row("sharpness", f"{self.sharpnesses[-1]:.4g}", bars(self.sharpnesses))
         ratio = self.sharpnesses[-1] * self.rate / 2

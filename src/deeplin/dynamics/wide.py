@@ -147,7 +147,7 @@ class _Options(NamedTuple):
 # --- descent -----------------------------------------------------------------------------------
 
 
-class Task(NamedTuple):
+class DescentTask(NamedTuple):
     """Objective, step and stopping criteria of a run; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
 
     eigenvalues: Float[np.ndarray, " rank"]
@@ -168,7 +168,7 @@ class Task(NamedTuple):
         return 0.5 * float((difference * slope).sum()), slope
 
 
-class Descent(NamedTuple):
+class DescentState(NamedTuple):
     """State of a network between two steps."""
 
     weights: tuple[np.ndarray, ...]
@@ -179,7 +179,9 @@ class Descent(NamedTuple):
     status: str = STOPPED
 
 
-def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Sequence[int]) -> list[Descent]:
+def descend(
+    weights: tuple[np.ndarray, ...], task: DescentTask, stops: Sequence[int]
+) -> list[DescentState]:
     """Train until the goal, the ceiling or the last stop; the states at the stops and the end.
 
     Full-batch descent of one linear network in the eigenbasis of Σ̂: a step needs q backward
@@ -187,14 +189,14 @@ def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Sequence[int]) -
     compiled code at these sizes (widths near 100), and computes in float64 whatever JAX is set to.
     A diverged run keeps the weights of the step before.
     """
-    states: list[Descent] = []
+    states: list[DescentState] = []
     kept, path, velocity = set(stops), 0.0, [0.0] * len(weights)
     before = None
     for step in range(stops[-1] + 1):
         with np.errstate(over="ignore", invalid="ignore"):
             backward = backward_products(weights)
             risk, slope = task.value_and_gradient(backward[0])
-        now = Descent(weights, risk, path, step)
+        now = DescentState(weights, risk, path, step)
         if not risk <= task.ceiling:
             return [*states, (before or now)._replace(steps=step, status=DIVERGED)]
         if risk <= task.goal:
@@ -222,11 +224,11 @@ def _descend(cases: Cases, options: _Options) -> WideRun:
     rates = cases.rates / cases.starts[0].problem.outputs
     stops = steps_to_record(options.record_every or options.max_steps, options.max_steps)
 
-    def train(run: int) -> list[Descent]:
+    def train(run: int) -> list[DescentState]:
         start, problem = cases.starts[run], cases.starts[run].problem
         eigenvalues, _, optimum = problem.spectrum
         goal, rate = problem.outputs * options.loss_target, float(rates[run])
-        task = Task(eigenvalues, optimum, rate, options.momentum, goal, ceiling=np.inf)
+        task = DescentTask(eigenvalues, optimum, rate, options.momentum, goal, ceiling=np.inf)
         risk, _ = task.value_and_gradient(product(start.layers))
         ceiling = BLOW_UP * max(risk, problem.target_moment)
         return descend(start.layers, task._replace(ceiling=ceiling), stops)

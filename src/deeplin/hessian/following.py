@@ -38,7 +38,7 @@ VALUE_FLOOR = 1e-3
 """The tolerance is relative to the value, or to this fraction of ‖H‖ if that is larger."""
 
 
-class State(NamedTuple):
+class TrackingState(NamedTuple):
     """State of each operator between records."""
 
     vector: Float[Array, "N b"]
@@ -80,12 +80,12 @@ class _Ritz(NamedTuple):
     products: Array
 
 
-def begin(vectors: Float[Array, "2 N"], batch: int) -> State:
+def begin(vectors: Float[Array, "2 N"], batch: int) -> TrackingState:
     """Return the state before the first record, with random directions."""
     first, second = (_unit(jnp.repeat(v[:, None], batch, axis=1)) for v in vectors)
     known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
     gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
-    return State(first, first, jnp.ones_like(gap), second, gap, value, known)
+    return TrackingState(first, first, jnp.ones_like(gap), second, gap, value, known)
 
 
 def follow(
@@ -93,11 +93,11 @@ def follow(
     data: Any,
     records: Any,
     count: Array | np.integer,
-    state: State,
+    state: TrackingState,
     fresh: Float[Array | np.ndarray, " N"],
     search: Array | np.integer,
     tolerance: Array | np.ndarray,
-) -> tuple[State, Found, Bool[Array, " b"]]:
+) -> tuple[TrackingState, Found, Bool[Array, " b"]]:
     """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
 
     With `search`, a larger eigenvalue is then sought at the last record, by a second vector that
@@ -143,15 +143,17 @@ def follow(
 # --- before and after the improvement of a step ---------------------------------------------
 
 
-def _predicted(state: State, _: Array) -> Array:
+def _predicted(state: TrackingState, _: Array) -> Array:
     return _unit(state.prediction[0] * state.vector + state.prediction[1] * state.before)
 
 
-def _mixed(state: State, fresh: Array) -> Array:
+def _mixed(state: TrackingState, fresh: Array) -> Array:
     return _orthogonal(_unit(state.second) + fresh[:, None], state.vector)
 
 
-def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
+def _moved(
+    state: TrackingState, _known: Found, ritz: _Ritz, higher: Array
+) -> tuple[TrackingState, Found, Array]:
     """Keep the new vector and the prediction that would have had the largest cosine with it.
 
     The candidates are the last vector, its linear extrapolation, and the vector two records ago. A
@@ -174,20 +176,24 @@ def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[Sta
     return _choose(finite, new, state), ritz.found, higher
 
 
-def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State, Found, Array]:
+def _searched(
+    state: TrackingState, known: Found, ritz: _Ritz, _: Array
+) -> tuple[TrackingState, Found, Array]:
     """Keep the second vector; it becomes the first where it is higher."""
     value, below = known.value, ritz.found.value
     higher = below > value + 0.1 * known.residual
     gap = jnp.clip((value - below - ritz.found.residual) * _inverse(jnp.abs(value)), 0, 1)
     stay = jnp.zeros_like(state.prediction).at[0].set(1)
     one = jnp.ones_like(gap)
-    swapped = State(ritz.vector, ritz.vector, one, state.vector, gap, below, stay)
+    swapped = TrackingState(ritz.vector, ritz.vector, one, state.vector, gap, below, stay)
     same = state._replace(second=ritz.vector, gap=gap, searched=value)
     new = _choose(jnp.isfinite(below) & jnp.isfinite(value), _choose(higher, swapped, same), state)
     return new, known._replace(products=known.products + ritz.found.products), higher
 
 
-def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
+def _settled(
+    state: TrackingState, known: Found, ritz: _Ritz, higher: Array
+) -> tuple[TrackingState, Found, Array]:
     """Keep the improved result of the search."""
     count = known.products + jnp.where(higher, ritz.found.products, 0)
     result = _choose(higher, ritz.found, known)
@@ -200,7 +206,7 @@ def _choose(condition: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _remaining_gap(state: State, value: Array) -> Array:
+def _remaining_gap(state: TrackingState, value: Array) -> Array:
     """Return a lower bound on the gap if the second eigenvalue moved as much as the first."""
     moved = jnp.abs(value - state.searched) * _inverse(jnp.abs(state.searched))
     return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))

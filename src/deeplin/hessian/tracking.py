@@ -19,7 +19,7 @@ from jaxtyping import PyTree
 
 from deeplin.errors import InputError, positive_number, shown, validated, whole_number
 from deeplin.execution import map_in_threads
-from deeplin.hessian.following import State, begin, follow, rounding
+from deeplin.hessian.following import TrackingState, begin, follow, rounding
 from deeplin.hessian.operators import (
     as_batch,
     autodiff_hessian,
@@ -210,7 +210,7 @@ class _Chunk:
     """Number of networks without the repetitions."""
     tolerance: float
     live: bool = False
-    state: State | None = None
+    state: TrackingState | None = None
     compiled: ClassVar[Callable]
     """`follow`, compiled."""
     earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)

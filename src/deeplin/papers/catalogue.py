@@ -23,7 +23,7 @@ from deeplin.papers import readings
 from deeplin.papers.figures import PRESETS, Figure, Panel, Question, Study, Table, answered, select
 from deeplin.papers.figures import FigureResult as FigureResult
 from deeplin.papers.figures import reproduce as reproduce
-from deeplin.papers.quote import LeftOut, Quote
+from deeplin.papers.quote import LeftOutSentence, Quote
 from deeplin.plot_style import SIZE, finish, style
 
 MODULES = (
@@ -104,7 +104,7 @@ def _quote(measure: str, studies: list[str], **entry: str) -> Quote:
 
 
 QUOTES = tuple(_quote(**entry) for entry in toml_entries("quotes"))
-LEFT_OUT = tuple(LeftOut(**entry) for entry in toml_entries("left_out"))
+LEFT_OUT = tuple(LeftOutSentence(**entry) for entry in toml_entries("left_out"))
 """Sentences about experiments that are not judged, each with the reason."""
 
 

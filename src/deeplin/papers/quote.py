@@ -163,7 +163,7 @@ def _value(parts: Sequence[Part], verdict: str) -> str:
     return shown.text + more
 
 
-class LeftOut(NamedTuple):
+class LeftOutSentence(NamedTuple):
     """A sentence about experiments that is not judged."""
 
     paper: str

@@ -19,7 +19,7 @@ from deeplin.files import environment, whole_file
 from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
-from deeplin.papers.quote import LeftOut
+from deeplin.papers.quote import LeftOutSentence
 from deeplin.plot_style import COLORS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.experiment import to_plain
@@ -106,7 +106,9 @@ def read_outcomes(report: Path, order: Sequence[str]) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
-def write_page(report: Path, order: Sequence[str], left_out: Sequence[LeftOut] = ()) -> Path:
+def write_page(
+    report: Path, order: Sequence[str], left_out: Sequence[LeftOutSentence] = ()
+) -> Path:
     """Write `index.html` from the outcomes found in the folder, in the given order of figures."""
     outcomes = read_outcomes(report, order)
     for outcome in outcomes:
@@ -120,7 +122,7 @@ def write_page(report: Path, order: Sequence[str], left_out: Sequence[LeftOut] =
     return path
 
 
-def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ()) -> str:
+def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOutSentence] = ()) -> str:
     """Return the page of these outcomes, whose panels carry their `picture`."""
     templates = Environment(
         loader=PackageLoader("deeplin.papers", "."),

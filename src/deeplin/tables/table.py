@@ -218,7 +218,9 @@ class Plan:
     missing: str
     whole: tuple[int, ...] = ()
 
-    def complete_rows(self, pieces: Iterable[TableFile], left_out: LeftOut) -> Iterator[np.ndarray]:
+    def complete_rows(
+        self, pieces: Iterable[TableFile], left_out: LeftOutRows
+    ) -> Iterator[np.ndarray]:
         """Yield the rows of each chunk without a missing value; count the others in `left_out`."""
         for piece in pieces:
             before = 0
@@ -262,7 +264,7 @@ class Plan:
         """Return the moments of all rows; None if there are no rows."""
         return merge_all(Moments.of_table(rows, self.targets) for rows in chunks if len(rows))
 
-    def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
+    def refuse_no_rows(self, left_out: LeftOutRows) -> NoReturn:
         """Raise InputError because no row is complete, naming the responsible columns."""
         counts = np.broadcast_to(left_out.missing, len(self.columns))
         labels = np.array([column.label for column in self.columns], object)
@@ -275,7 +277,7 @@ class Plan:
 
 
 @dataclass
-class LeftOut:
+class LeftOutRows:
     """Number of rows with a missing value, and of missing values in each column."""
 
     rows: int = 0
@@ -287,7 +289,7 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
 
     The second result is the number of rows left out.
     """
-    left_out = LeftOut()
+    left_out = LeftOutRows()
     chunks = plan.complete_rows(table.pieces, left_out)
     kept: list[np.ndarray] = []
     size = 0
@@ -320,12 +322,12 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
         results = client.gather(client.map(_moments_of, tasks, plan=plan, pure=False))
     rows, missing = (sum(getattr(it, name) for _, it in results) for name in ("rows", "missing"))
     moments = merge_all(found for found, _ in results if found is not None)
-    return moments or plan.refuse_no_rows(LeftOut(rows, missing)), rows
+    return moments or plan.refuse_no_rows(LeftOutRows(rows, missing)), rows
 
 
-def _moments_of(pieces: list[TableFile], plan: Plan) -> tuple[Moments | None, LeftOut]:
+def _moments_of(pieces: list[TableFile], plan: Plan) -> tuple[Moments | None, LeftOutRows]:
     """Return the moments of the files of one worker."""
-    left_out = LeftOut()
+    left_out = LeftOutRows()
     return plan.moments(plan.complete_rows(pieces, left_out)), left_out
 
 

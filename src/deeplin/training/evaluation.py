@@ -205,7 +205,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutScores:
     """Scores on rows that were not used for training, and how these rows were chosen."""
 
     method: str
@@ -288,7 +288,7 @@ def cross_validate(
     fit: Fit | None = None,
     *,
     seed: int = 0,
-) -> LeftOut | None:
+) -> LeftOutScores | None:
     """Score networks by 5-fold cross-validation: trained on four folds, scored on the fifth.
 
     Means and standard deviations are those of the training rows. Without `fit`, only the linear
@@ -332,15 +332,15 @@ def cross_validate(
     used = np.isfinite(answers["constant"]).all(axis=1)
     answers = {kind: values[used] for kind, values in answers.items()}
     found = scores(problem, preparation.targets, Y[used], answers)
-    return LeftOut(f"{FOLDS}-fold cross-validation", found)
+    return LeftOutScores(f"{FOLDS}-fold cross-validation", found)
 
 
 def score_rows(
     problem: Problem, targets: Sequence[str], product: Any, rows: np.ndarray, Y: np.ndarray
-) -> LeftOut:
+) -> LeftOutScores:
     """Score this network on rows that were held out of its training."""
     found = scores(problem, targets, Y, outputs(problem, rows, product))
-    return LeftOut(f"{len(rows)} rows held out of training", found)
+    return LeftOutScores(f"{len(rows)} rows held out of training", found)
 
 
 def _columns(problem: Problem, product: Any) -> np.ndarray:

@@ -35,7 +35,7 @@ from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.advice import TrainingSpec, advise
 from deeplin.training.diagnosis import plain_values
 from deeplin.training.evaluation import (
-    LeftOut,
+    LeftOutScores,
     Score,
     cross_validate,
     score_rows,
@@ -398,7 +398,7 @@ class TrainingReport:
     verdict: Verdict
     sharpness: float
     scores: tuple[Score, ...]
-    left_out: LeftOut | None
+    left_out: LeftOutScores | None
 
     @property
     def done(self) -> bool:
