@@ -270,14 +270,18 @@ def one_quote(part):
     return Quote("one", "FM", "here", "Words.", "Ours.", "P", (), lambda config: [part], "Why.")
 
 
-def test_the_quick_preset_never_differs_where_the_full_protocol_reproduces(monkeypatch):
+@pytest.mark.parametrize(
+    ("full", "quick"),
+    [("reproduced", "undecided"), ("undecided", "undecided"), ("differs", "differs")],
+)
+def test_the_quick_preset_differs_only_where_the_full_protocol_does(monkeypatch, full, quick):
     quote = one_quote(exactly("", 2.0, upper=1.0))
-    known = {"paper": {"quotes": {"one": {"verdict": "reproduced", "value": "0.5"}}}}
+    known = {"paper": {"quotes": {"one": {"verdict": full, "value": "0.5"}}}}
     monkeypatch.setattr(recorded, "everything", lambda: known)
-    assert quote.judge(None, preset="quick")["verdict"] == "undecided"
-    assert quote.judge(None, preset="quick")["full"] == "reproduced"
+    assert quote.judge(None, preset="quick")["verdict"] == quick
+    assert quote.judge(None, preset="quick")["full"] == full
     assert quote.judge(None, preset="paper")["verdict"] == "differs"
-    assert (quote.verdict, quote.value) == ("reproduced", "0.5")
+    assert (quote.verdict, quote.value) == (full, "0.5")
 
 
 def test_what_cannot_be_measured_is_undecided():

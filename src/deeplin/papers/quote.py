@@ -125,15 +125,15 @@ class Quote:
     def judge(self, config: Any, *tables: Any, preset: str = "paper") -> dict[str, Any]:
         """Measure the tables and return the verdict with all data for the page.
 
-        The quick preset never returns `differs` if the full protocol is recorded as reproduced: its
-        few runs then leave the sentence undecided.
+        The quick preset returns `differs` only if the full protocol does, or has not been recorded:
+        its few runs otherwise leave the sentence undecided.
         """
         parts = [part for part in self.measure(config, *tables) if not math.isnan(part.value)]
         verdicts = {part.verdict for part in parts} or {UNDECIDED}
         found = DIFFERS if DIFFERS in verdicts else UNDECIDED
         found = REPRODUCED if verdicts == {REPRODUCED} else found
         known = recorded.quote(self.name, "paper").get("verdict", "")
-        if preset == "quick" and found == DIFFERS and known == REPRODUCED:
+        if preset == "quick" and found == DIFFERS and known in (REPRODUCED, UNDECIDED):
             found = UNDECIDED
         decided = [part.decided_by for part in parts if part.decided_by]
         return {
