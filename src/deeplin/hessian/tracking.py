@@ -7,6 +7,7 @@ is found, or where the vector turns, it is tracked backwards through the earlier
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -200,7 +201,7 @@ def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
 
 
 @dataclass
-class _Chunk:
+class _Chunk(ABC):
     """Tracker of some networks of a batch through their records."""
 
     problem: Any
@@ -316,13 +317,13 @@ class _Chunk:
         self.state = jax.tree.map(lambda a, b: jnp.where(higher, a, b), new, kept)
         self._correct(pieces, int(last[0]), int(last[0]) + 1, higher)
 
+    @abstractmethod
     def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
         """Return the function and data for `follow`, the size of a vector and its precision."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
         """Return the records at `places` with the networks of this chunk, padded to `capacity`."""
-        raise NotImplementedError
 
 
 class _Narrow(_Chunk):
