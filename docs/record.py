@@ -27,10 +27,7 @@ def main(*reports: Path) -> None:
     for preset in ("paper", "quick"):
         found = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
         for name, quote in found["quotes"].items():
-            full = recorded.quote(name, "paper").get("verdict")
-            overruled = preset == "quick" and full in ("reproduced", "undecided")
-            if overruled and quote["verdict"] == "differs":
-                quote["verdict"] = "undecided"
+            quote["verdict"] = recorded.verdict(name, preset, quote["verdict"])
         known = recorded.read(preset, "questions")
         for name, answer in found["questions"].items():
             if known.get(name, answer) != answer:

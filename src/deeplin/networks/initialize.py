@@ -126,10 +126,8 @@ def identity_middle(
     b = positive_number("beta", beta, zero_allowed=True)
 
     def draw(key, _):
-        first, last = (
-            size * standard_normal(k, shape)
-            for k, size, shape in zip(_split(key, 2), (a, b), ((m, d), (q, m)), strict=True)
-        )
+        keys = _split(key, 2)
+        first, last = a * standard_normal(keys[0], (m, d)), b * standard_normal(keys[1], (q, m))
         middle = np.broadcast_to(np.eye(m, dtype=first.dtype), (*first.shape[:-2], m, m))
         return (first, *[middle] * (L - 2), last)
 
@@ -268,7 +266,8 @@ def _split(key: Array, count: int) -> list[Array]:
 def _for_each(key: Array, function: Callable[[Array], Array]) -> Array:
     """Return `function(key)`, or its results for each key of a batch.
 
-    Under `vmap` the draws of other generators depend on the first key of the batch.
+    Under `vmap` the draws of generators other than threefry depend on the first key of the batch,
+    so these are called for one key after the other.
     """
     if key.ndim == _key_dimensions(key):
         return function(key)

@@ -33,7 +33,7 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
     )
     products = [arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))]
     for weight in reversed(weights):
-        products.append((products[-1].mT @ weight).mT)  # XLA copies a transposed matrix
+        products.append(_transposed_times(weight, products[-1]))
     return products[::-1]
 
 
@@ -42,8 +42,13 @@ def product(weights: Sequence[A], readout: A | None = None) -> A:
     first = weights[-1].mT  # W_Lᵀ: no multiplication by the identity
     result = first if readout is None else first @ readout[..., None]
     for weight in reversed(weights[:-1]):
-        result = (result.mT @ weight).mT
+        result = _transposed_times(weight, result)
     return result
+
+
+def _transposed_times(weight: A, columns: A) -> A:
+    """Return WᵀC as (CᵀW)ᵀ: in `weight.mT @ columns` XLA copies the weights of a batch."""
+    return (columns.mT @ weight).mT
 
 
 def forward_products(weights: Sequence[A], columns: A) -> list[A]:

@@ -123,18 +123,13 @@ class Quote:
         return recorded.quote(self.name).get("value", "")
 
     def judge(self, config: Any, *tables: Any, preset: str = "paper") -> dict[str, Any]:
-        """Measure the tables and return the verdict with all data for the page.
-
-        The quick preset returns `differs` only if the full protocol does, or has not been recorded:
-        its few runs otherwise leave the sentence undecided.
-        """
+        """Measure the tables and return the verdict with all data for the page."""
         parts = [part for part in self.measure(config, *tables) if not math.isnan(part.value)]
         verdicts = {part.verdict for part in parts} or {UNDECIDED}
         found = DIFFERS if DIFFERS in verdicts else UNDECIDED
         found = REPRODUCED if verdicts == {REPRODUCED} else found
+        found = recorded.verdict(self.name, preset, found)
         known = recorded.quote(self.name, "paper").get("verdict", "")
-        if preset == "quick" and found == DIFFERS and known in (REPRODUCED, UNDECIDED):
-            found = UNDECIDED
         decided = [part.decided_by for part in parts if part.decided_by]
         return {
             **{key: getattr(self, key) for key in ("name", "paper", "place")},

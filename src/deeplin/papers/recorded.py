@@ -52,6 +52,17 @@ def quote(name: str, preset: str = "") -> dict[str, str]:
     return next((found for p in presets if (found := read(p, "quotes").get(name))), {})
 
 
+def verdict(name: str, preset: str, measured: str) -> str:
+    """Return the verdict on a quote whose measurement in a preset gives `measured`.
+
+    The quick preset differs only if the full protocol does, or has not been recorded: its few runs
+    otherwise leave the sentence undecided.
+    """
+    full = quote(name, "paper").get("verdict", measured)
+    overruled = preset == "quick" and measured == "differs" and full != "differs"
+    return "undecided" if overruled else measured
+
+
 def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the outcomes of figures in the form in which they are recorded."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
