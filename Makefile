@@ -7,16 +7,17 @@ STAMP := .venv/.ready
 BASE := .venv/.ready-base
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
-KILLS ?= 1000
+KILLS ?= 200
 TABLES ?= 10000
 RUNS ?= 1000
 CALLS ?= 5000
+TRUE_RUNS ?= 1000
 MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup reproduce paper test fuzz torture coverage lint format bench bench-compare docs pictures explore clean
+.PHONY: help setup reproduce paper test test-all fuzz torture coverage lint format bench bench-compare gallery docs pictures explore clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,18 +39,21 @@ reproduce: $(BASE) ## reproduce every figure, quick preset, into results/ and re
 paper: $(BASE) ## reproduce every figure with the papers' full protocol (resumable)
 	$(BIN)/deeplin reproduce --preset paper --workers $(WORKERS)
 
-test: setup ## run the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: setup ## the tests to run before a commit
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not extended"
 
-torture: setup ## kill -9 small sweeps KILLS times (SEED) at every stage, compare every table
+test-all: test ## those, and the extended ones: browser, PyTorch, documentation, kills
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m extended
+
+torture: setup ## kill -9 small sweeps KILLS times (SEED), compare every table
 	$(BIN)/python tests/sweep/torture.py --kills $(KILLS) --seed $(SEED)
 
-fuzz: setup ## damaged inputs and fresh examples (TABLES= RUNS= CALLS= SEED= MINUTES= bound it)
-	$(BIN)/python tests/fuzz --tables $(TABLES) --runs $(RUNS) --calls $(CALLS) --seed $(SEED) --minutes $(MINUTES) --workers $(WORKERS)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --dist worksteal
+fuzz: setup ## damaged inputs, true runs, fresh examples (TABLES= RUNS= CALLS= TRUE_RUNS= SEED= MINUTES=)
+	$(BIN)/python tests/fuzz --tables $(TABLES) --runs $(RUNS) --calls $(CALLS) --true_runs $(TRUE_RUNS) --seed $(SEED) --minutes $(MINUTES) --workers $(WORKERS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --dist loadfile
 
 coverage: setup ## the tests with the lines they reach: a table, and htmlcov/index.html
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=deeplin --cov-report=term --cov-report=html
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=deeplin --cov-report=term --cov-report=html
 
 lint: setup ## style, types, import order
 	$(BIN)/ruff check .
@@ -62,10 +66,10 @@ format: setup ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 bench: setup ## measure the speed ratios, written to results/bench.json
-	$(BIN)/deeplin bench
+	$(BIN)/python benchmarks
 
 bench-compare: setup ## measure again and compare with the kept history
-	$(BIN)/deeplin bench --compare benchmarks/history/latest.json
+	$(BIN)/python benchmarks --compare benchmarks/history/latest.json
 
 docs: setup ## build the documentation into site/ (warnings are errors)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -74,6 +78,9 @@ pictures: setup ## make the pictures of the documentation again (the explorer's 
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/screenshots.py
+
+gallery: setup ## run the scripts of examples/gallery and make their pages
+	$(BIN)/python docs/gallery.py
 
 explore: $(BASE) ## open the explorer in the browser
 	$(BIN)/deeplin explore

@@ -53,7 +53,7 @@ def batch_against_loop(activation: str, networks: int, steps: int, target: float
     loop_steps = 5_000  # about as long as a batch: both then meet the same disturbances
 
     def loop() -> None:
-        update = partial(plain_update, activation, problem.inputs, problem.targets)
+        update = partial(plain_update, activation, problem.inputs, problem.target_columns)
         weights = one.weights
         for _ in range(loop_steps):
             weights = update(weights)
@@ -88,7 +88,7 @@ def vmapped(activation: str, target: float) -> dict:
     networks, steps = (200, 4000) if activation == "linear" else (160, 400)
     keys = jax.random.split(jax.random.key(0), networks)
     nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4, activation=activation)
-    X, Y = jnp.asarray(problem.inputs), jnp.asarray(problem.targets)
+    X, Y = jnp.asarray(problem.inputs), jnp.asarray(problem.target_columns)
     covariance, optimum = jnp.asarray(problem.covariance), jnp.asarray(problem.optimum)
 
     def risk(weights):
@@ -147,7 +147,7 @@ def independence_of_samples() -> dict:
     nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4)
     problems = [random_problem(samples) for samples in (50, 10**6)]
     for problem in problems:
-        _ = problem.quadratic  # the moments are formed once, not in a step
+        _ = problem.device_risk  # the moments are formed once, not in a step
 
     def train(problem) -> None:
         dl.gradient_descent(problem, nets, learning_rate=1e-3, steps=20_000)
@@ -304,7 +304,7 @@ def adam() -> dict:
     @jax.jit
     def step(weights, state):
         slopes = jax.grad(
-            lambda w: jnp.mean((dl.Network(w)(problem.inputs) - problem.targets) ** 2)
+            lambda w: jnp.mean((dl.Network(w)(problem.inputs) - problem.target_columns) ** 2)
         )(weights)
         updates, state = optimizer.update(slopes, state, weights)
         return optax.apply_updates(weights, updates), state

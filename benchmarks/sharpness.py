@@ -37,7 +37,7 @@ def _exact(problem) -> dict:
     nets = dl.gradient_descent(problem, start, learning_rate=0.02, steps=50_000, gap=1e-29).network
     rows = Data(*map(jnp.asarray, problem.require_data("rows")))
     on_rows = _power_iterations(data_risk, rows)
-    on_moments = _power_iterations(linear_risk, problem.quadratic)
+    on_moments = _power_iterations(linear_risk, problem.device_risk)
     exact, by_power, by_moments = interleaved(
         [
             lambda: sharpness(problem, nets, method="exact"),
@@ -155,7 +155,7 @@ def _records(problem) -> dict:
     alone = _trajectory(problem, jax.tree.map(lambda leaf: leaf[0], nets), 2000)
     rows = Data(*map(jnp.asarray, problem.require_data("rows")))
     on_rows = _power_iterations(data_risk, rows)
-    on_moments = _power_iterations(linear_risk, problem.quadratic)
+    on_moments = _power_iterations(linear_risk, problem.device_risk)
     recorded, stepped, tracked, single, by_power, by_moments = interleaved(
         [
             lambda: _descent(problem, nets, 200, ("risk", "sharpness")),

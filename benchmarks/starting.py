@@ -73,7 +73,7 @@ def measure() -> dict[str, dict]:
     codes = {
         "python with NumPy and typer": "import numpy, typer",
         "deeplin --help": command("--help"),
-        "deeplin cite": command("cite"),
+        "deeplin --version": command("--version"),
         "a wrong file name": command("diagnose", "nothing.csv", "--target", "y"),
         "import deeplin": "import deeplin",
         "first diagnose": DATA + DIAGNOSE,
@@ -85,7 +85,7 @@ def measure() -> dict[str, dict]:
     seconds = dict(zip([*codes, *own][1:], others, strict=True))
     against_python = {
         f"starting: {name} over Python with NumPy and typer": (seconds[name] / plain, 2.5)
-        for name in ("deeplin --help", "deeplin cite", "a wrong file name")
+        for name in ("deeplin --help", "deeplin --version", "a wrong file name")
     }
     alone = {
         f"starting: {name}, seconds of CPU": (seconds[name], target)

@@ -4,9 +4,6 @@ import sys
 from pathlib import Path
 
 import jax
-
-jax.config.update("jax_enable_x64", True)
-
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure

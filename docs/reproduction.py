@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from deeplin.papers import recorded
-from deeplin.papers.catalogue import FIGURES, LEFT_OUT
-from deeplin.papers.report import duration, read_outcomes
+from deeplin.papers import verdicts
+from deeplin.papers.catalogue import FIGURES
+from deeplin.papers.report import duration, measured, read_outcomes
+from deeplin.papers.sentences import LEFT_OUT
 
 KEPT = Path(__file__).parent / "reproduction"
 PRESETS = {"paper": "full protocol", "quick": "quick preset, few runs"}
@@ -37,11 +38,7 @@ def main(*reports: Path) -> None:
                 chosen[outcome["name"]] = report, outcome
     chosen = [chosen[figure.name] for figure in FIGURES if figure.name in chosen]
     outcomes = [outcome for _, outcome in chosen]
-    with (KEPT / "quotes.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, fieldnames=COLUMNS, extrasaction="ignore")
-        table.writeheader()
-        for outcome in outcomes:
-            table.writerows(quote | {"preset": outcome["preset"]} for quote in outcome["quotes"])
+    write_quotes([q | {"preset": o["preset"]} for o in outcomes for q in o["quotes"]])
     for report, outcome in chosen:
         for panel in outcome["panels"]:
             shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
@@ -54,26 +51,16 @@ def main(*reports: Path) -> None:
     (KEPT / "index.md").write_text("\n".join(page(outcomes)) + "\n", encoding="utf-8")
 
 
-def page(outcomes):
-    """The lines of the page."""
-    machine = outcomes[-1]["environment"]["machine"]
-    quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
-    yield "# Reproduction"
-    yield ""
-    found = recorded.collect(outcomes)
-    for line in recorded.summary(found):
-        yield f"- {line}"
-    yield ""
-    yield f"*{recorded.provenance(found['figures'])}*"
-    yield ""
-    yield (
-        f"Computed on {machine['cores']} cores ({machine['processor']}, "
-        f"{machine['system'].split()[0]}), Python {machine['python']}, no accelerator. The FM "
-        "figures run on the authors' own data, starts and read-outs, drawn again from their keys. "
-        "All quotes with our readings and what was measured: [quotes.csv](quotes.csv). The tables "
-        "behind the figures are kept with five digits (of long ones the first repetition or "
-        "10 000 rows); the report has them all."
-    )
+def write_quotes(quotes):
+    """Write the table of all quotes."""
+    with (KEPT / "quotes.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, fieldnames=COLUMNS, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(quotes)
+
+
+def sentences(quotes):
+    """The lines about quotes by verdict."""
     for verdict, title in (
         ("differs", "What differs, and why"),
         ("undecided", "What is undecided"),
@@ -86,9 +73,8 @@ def page(outcomes):
             yield ""
             yield f"> “{quote['text']}” ({quote['paper']}, {quote['place']})"
             yield ""
-            needed = f"About {quote['runs']} runs would decide." if quote["runs"] else ""
-            parts = f"{quote['panel']}: {quote['value']}.", quote["why"], needed
-            yield " ".join(filter(None, (*parts, f"*{quote['reading']}*")))
+            parts = f"{quote['panel']}.", measured(quote), quote["why"], f"*{quote['reading']}*"
+            yield " ".join(filter(None, parts))
     yield ""
     yield "## What reproduces"
     yield ""
@@ -98,6 +84,33 @@ def page(outcomes):
         if quote["verdict"] == "reproduced":
             cells = (f"“{quote['text']}”", f"{quote['paper']}, {quote['place']}", quote["value"])
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def page(outcomes):
+    """The lines of the page."""
+    machine = outcomes[-1]["environment"]["machine"]
+    quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
+    yield "# Reproduction"
+    yield ""
+    found = verdicts.collect(outcomes)
+    yield "<!-- verdicts -->"
+    for line in verdicts.summary(found):
+        yield f"- {line}"
+    yield ""
+    yield f"*{verdicts.provenance(found['figures'])}*"
+    yield "<!-- end of verdicts -->"
+    yield ""
+    yield (
+        f"Computed on {machine['cores']} cores ({machine['processor']}, "
+        f"{machine['system'].split()[0]}), Python {machine['python']}, no accelerator. The FM "
+        "figures run on the authors' own data, starts and read-outs, drawn again from their keys. "
+        "All quotes with our readings and what was measured: [quotes.csv](quotes.csv). The tables "
+        "behind the figures are kept with five digits (of long ones the first repetition or "
+        "10 000 rows); the report has them all."
+    )
+    yield "<!-- quotes -->"
+    yield from sentences(quotes)
+    yield "<!-- end of quotes -->"
     yield ""
     yield "## Our own questions"
     for outcome in outcomes:
@@ -131,7 +144,7 @@ def page(outcomes):
         yield ""
         yield f"- “{entry.text}” ({entry.paper}, {entry.place}). {entry.reason}"
     yield ""
-    yield "E-1 to E-29 are the [errata and notes](../errata.md)."
+    yield "E-1 to E-34 are the [errata and notes](../errata.md)."
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 `python docs/scale.py descent`, `wide`, `call`, `reading` or `sweep` prints one part of it;
 `descent gelu` only GELU networks; `sweep 100000 0.001` is a sweep of that many units of so many
-seconds each. These are costs; `deeplin bench` measures ratios.
+seconds each. These are costs; `make bench` measures ratios.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ def print_sweep(count: int = 10_000, seconds: float = 1e-3) -> None:
             "nothing yet": lambda: None,
             "computing all": lambda: sweep.run(BUSY, config, folder),
             "finding everything finished": lambda: sweep.run(BUSY, config, folder),
-            "status": lambda: sweep.status(folder),
-            "reading the table": lambda: sweep.read_table(folder),
+            "finding everything and reading the table": lambda: sweep.run(
+                BUSY, config, folder
+            ).table(),
         }
         for name, part in parts.items():
             began = time.process_time()

@@ -5,12 +5,12 @@ Needs Chromium on the machine: `python docs/screenshots.py [name …]`.
 
 import shutil
 import sys
-import threading
+import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from deeplin.explorer.serve import Explorer
+from deeplin.explorer.build import page as explorer_page
 
 IMAGES = Path(__file__).parent / "images"
 FLAGS = [
@@ -26,30 +26,26 @@ SHOTS = {  # a preset, or a link
     "orbits": ("orbits", LAPTOP),
     "wide": ("benign", LAPTOP),
     "double-descent": ("double_descent", LAPTOP),
-    "theorems": ("#tab=theorems", LAPTOP),
     "phone": ("sharpening", PHONE),
     "dark": ("catapult", DARK),
 }
 
 
 def main() -> None:
-    import jax
-
-    jax.config.update("jax_enable_x64", True)  # the server certifies in this process
-    with Explorer() as server, sync_playwright() as playwright:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = Path(folder) / "explorer.html"
+        file.write_text(explorer_page(), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for name in sys.argv[1:] or SHOTS:
             shown, options = SHOTS[name]
             page = browser.new_page(**options)
-            page.goto(server.url + (shown if shown.startswith("#") else ""))
+            page.goto(file.as_uri() + (shown if shown.startswith("#") else ""))
             page.wait_for_function("() => window.deeplin?.pictures > 0", timeout=300_000)
             if not shown.startswith("#"):
                 page.evaluate("(name) => deeplin.load(name)", shown)
             page.screenshot(path=IMAGES / f"explorer-{name}.png")
             page.close()
         browser.close()
-        server.shutdown()
 
 
 if __name__ == "__main__":

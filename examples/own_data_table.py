@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
 from deeplin.hessian import sharpness
-from deeplin.training.critical_rate import SETTLED
+from deeplin.training.measured_rate import SETTLED
 
 PAGE = Path(__file__).parent.parent / "docs" / "own-data.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -38,7 +38,7 @@ def houses(samples: int = 2000) -> tuple[np.ndarray, np.ndarray]:
 
 
 def problems() -> dict[str, dl.Problem]:
-    """Inputs standardised, targets centred; once also in raw units, to see what that costs."""
+    """Inputs standardized, targets centered; once also in raw units, to see what that costs."""
     tables = {
         "diabetes": load_diabetes(return_X_y=True),
         "houses (synthetic)": houses(),
@@ -46,8 +46,8 @@ def problems() -> dict[str, dl.Problem]:
     }
     X, y = tables["houses (synthetic)"]
     raw = dl.Problem.from_data(X - X.mean(axis=0), y - y.mean())
-    standardised = {name: prepared(X, y) for name, (X, y) in tables.items()}
-    return standardised | {"houses, raw units": raw}
+    standardized = {name: prepared(X, y) for name, (X, y) in tables.items()}
+    return standardized | {"houses, raw units": raw}
 
 
 def prepared(X: np.ndarray, y: np.ndarray) -> dl.Problem:
@@ -69,10 +69,10 @@ def row(name: str, problem: dl.Problem, depth: int, seeds: int = SEEDS, steps: i
     measured = dl.training.empirical_critical_rate(
         problem, depth, initialization=starts, seeds=seeds, steps=steps, resolution=0.02
     )
-    nets = starts(jax.random.split(jax.random.key(0), seeds))
+    networks = starts(jax.random.split(jax.random.key(0), seeds))
     goal = SETTLED * problem.zero_gap
     below, above = (
-        dl.gradient_descent(problem, nets, factor * measured.predicted, steps).evidence["gap"]
+        dl.gradient_descent(problem, networks, factor * measured.predicted, steps).evidence["gap"]
         <= goal
         for factor in (0.9, 1.1)
     )
@@ -89,13 +89,15 @@ def row(name: str, problem: dl.Problem, depth: int, seeds: int = SEEDS, steps: i
         "measured / predicted": f"{measured.ratio:.3f}" if found else "–",
         "settled at 0.9": f"{np.sum(below)} of {seeds}",
         "settled at 1.1": f"{np.sum(above)} of {seeds}",
-        "start, S·η/2": starting_ratio(problem, nets, 0.9 * measured.predicted, below),
+        "start, S·η/2": starting_ratio(problem, networks, 0.9 * measured.predicted, below),
     }
 
 
-def starting_ratio(problem: dl.Problem, nets: dl.Network, rate: float, settled: np.ndarray) -> str:
+def starting_ratio(
+    problem: dl.Problem, networks: dl.Network, rate: float, settled: np.ndarray
+) -> str:
     """How far beyond the edge of stability the starts are; those that did not settle apart."""
-    ratio = np.asarray(sharpness(problem, nets).value) * rate / 2
+    ratio = np.asarray(sharpness(problem, networks).value) * rate / 2
     parts = [f"up to {ratio[settled].max():.2g}"] if settled.any() else []
     if not settled.all():
         parts.append(f"not settled: from {ratio[~settled].min():.2g}")
@@ -113,7 +115,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS)
     depths = parser.parse_args().depths
-    jax.config.update("jax_enable_x64", True)
     rows = []
     for name, problem in problems().items():
         for depth in depths:

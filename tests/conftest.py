@@ -1,4 +1,4 @@
-"""Shared set-up of the tests: float64, checked shapes, drawn examples, and known data sets."""
+"""Shared set-up of the tests: checked shapes, drawn examples, and known data sets."""
 
 import gc
 import os
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import jax
 from jaxtyping import install_import_hook
-
-jax.config.update("jax_enable_x64", True)
 
 
 def annotated_modules():
@@ -25,8 +23,8 @@ install_import_hook(list(annotated_modules()), "checked_shapes.check")
 
 import numpy as np
 import pytest
+from closing import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 (hooks)
 from hypothesis import settings
-from skips import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 (hooks)
 from threadpoolctl import threadpool_limits
 
 import deeplin as dl
@@ -64,6 +62,14 @@ def _release_compiled_programs():
     if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
         gc.collect()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave the browser and PyTorch to `make test-all`."""
+    for item in items:
+        if item.get_closest_marker("browser") or "torch" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.extended)
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ A fixed read-out is a last layer, whose gradient is left out.
 
 from functools import reduce
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.integrate import solve_ivp
-
-import deeplin as dl
 
 
 def product(weights):
@@ -49,7 +48,7 @@ def descend(X, Y, weights, rates, steps, momentum=0.0, *, nesterov=False, decay=
 
 def gap_after(problem, network, rates, steps, **options):
     """‖X(Θ − Θ_0)‖²/n after some steps from a network moved by 1e-4, Θ_0 its map before."""
-    X, Y = problem.inputs, problem.targets
+    X, Y = problem.inputs, problem.target_columns
     rng = np.random.default_rng(0)
     start = [np.asarray(weight) for weight in network.weights]
     moved = [weight + 1e-4 * rng.normal(size=weight.shape) for weight in start]
@@ -79,14 +78,49 @@ def flow(X, Y, weights, time, readout=None):
 
 
 def hessian(problem, network):
-    """∇²R over all weights by automatic differentiation on the rows, any activation."""
+    """∇²R over all weights on the rows: for linear networks without a program for each shape."""
+    data = problem.inputs, problem.target_columns
+    if network.activation != "linear":
+        return np.asarray(automatic_hessian(network, *data))
+    fixed = [] if network.readout is None else [np.asarray(network.readout)[None]]
+    return linear_hessian(*data, [np.asarray(weight) for weight in network.weights], fixed)
+
+
+@eqx.filter_jit
+def automatic_hessian(network, X, Y):
+    """∇²R by automatic differentiation, any activation."""
     flat, unravel = ravel_pytree(network.weights)
 
     def risk(x):
-        outputs = dl.Network(unravel(x), network.readout, network.activation)(problem.inputs)
-        return jnp.sum((outputs - problem.targets) ** 2) / problem.samples
+        outputs = eqx.tree_at(lambda net: net.weights, network, unravel(x))(X)
+        return jnp.sum((outputs - Y) ** 2) / len(X)
 
-    return np.asarray(jax.jit(jax.hessian(risk))(flat))
+    return jax.hessian(risk)(flat)
+
+
+def linear_hessian(X, Y, weights, fixed=()):
+    """∇²R in NumPy; the last layers are `fixed`.
+
+    The entry of W_j[a, b] and W_k[c, d], j ≤ k, is that of 2/n Σ ∂f∂f, which is
+    (A_jᵀA_k)[a, c] (Z_jZ_kᵀ)[b, d], and for j < k that of 2/n Σ (f − y) ∂²f, with M the layers in
+    between: (A_kᵀEZ_jᵀ)[c, b] M[d, a].
+    """
+    layers, count = [*weights, *fixed], len(weights)
+    below = [X.T]
+    for layer in layers:
+        below.append(layer @ below[-1])
+    error = below[-1] - Y.T
+    above = [product([*layers[k + 1 :], np.eye(Y.shape[1])]) for k in range(count)]
+    blocks = [[None] * count for _ in range(count)]
+    for j in range(count):
+        for k in range(j, count):
+            block = np.einsum("ac,bd->abcd", above[j].T @ above[k], below[j] @ below[k].T)
+            if j < k:
+                between = product([np.eye(len(weights[j])), *layers[j + 1 : k]])
+                block += np.einsum("cb,da->abcd", above[k].T @ error @ below[j].T, between)
+            matrix = block.reshape(weights[j].size, weights[k].size)
+            blocks[j][k], blocks[k][j] = matrix, matrix.T
+    return 2 / len(X) * np.block(blocks)
 
 
 def agree(ours, theirs, **tolerance):

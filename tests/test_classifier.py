@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from scipy.special import softmax
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -11,6 +13,7 @@ import deeplin as dl
 from deeplin.sklearn import DeepLinearClassifier
 
 
+@pytest.mark.extended
 @parametrize_with_checks(
     [DeepLinearClassifier(max_iter=300), DeepLinearClassifier(solver="closed_form")]
 )
@@ -50,9 +53,35 @@ def test_weight_decay_ends_in_the_minimum_of_the_theory():
     rows = np.column_stack([X, np.ones(len(X))])
     problem = dl.Problem.from_data(rows, y, loss="logistic")
     minimum = dl.theory.decayed_minimum(problem, 2, 0.01)
-    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), minimum.product[:, 0])
+    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), minimum.product)
     trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_iter=5000).fit(X, y)
     np.testing.assert_allclose(trained.coef_, model.coef_, atol=1e-6)
+
+
+def test_weight_decay_trains_three_classes_to_the_stationary_point():
+    """Two layers with λΣ‖W‖² have the product that minimizes R + 2λ‖Θ‖_*, of which this is one."""
+    X, y = load_iris(return_X_y=True)
+    X, decay = StandardScaler().fit_transform(X), 0.02
+    model = DeepLinearClassifier(2, weight_decay=decay, fit_intercept=False, random_state=0)
+    model.fit(X, y)
+    assert model.status_ == "converged"
+    theta, n = model.coef_.T, len(X)
+    chances = softmax(X @ theta, axis=1) - np.eye(3)[y]
+    left, sizes, right = np.linalg.svd(theta, full_matrices=False)
+    kept = sizes > 1e-6
+    slope = left.T @ (X.T @ chances / n) @ right.T
+    np.testing.assert_allclose(slope[kept][:, kept], -2 * decay * np.eye(kept.sum()), atol=1e-5)
+    assert np.linalg.norm(X.T @ chances / n, 2) <= 2 * decay * (1 + 1e-4)
+    assert model.score(X, y) > 0.8
+
+
+def test_digits_take_few_steps_of_newton_and_all_are_classified_right():
+    X, y = load_digits(return_X_y=True)
+    model = DeepLinearClassifier(max_iter=20, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="20 steps"):
+        model.fit(StandardScaler().fit_transform(X), y)
+    assert model.n_iter_ == 20
+    assert model.critical_learning_rate_ is None
 
 
 @pytest.mark.parametrize(
@@ -65,14 +94,6 @@ def test_bad_parameters_are_refused(arguments, words):
         DeepLinearClassifier(**arguments).fit(X, X[:, 0] > 0)
     with pytest.raises(dl.InputError, match="one class"):
         DeepLinearClassifier().fit(X, np.ones(20))
-
-
-def test_former_names_are_accepted_with_a_warning():
-    X, y = make_classification(60, 3, n_informative=3, n_redundant=0, flip_y=0.3, random_state=0)
-    with pytest.warns(FutureWarning, match="tolerance is now called tol"):
-        old = DeepLinearClassifier(tolerance=1e-3, random_state=0).fit(X, y)
-    new = DeepLinearClassifier(tol=1e-3, random_state=0).fit(X, y)
-    np.testing.assert_array_equal(old.coef_, new.coef_)
 
 
 @pytest.mark.parametrize("options", [{"momentum": 0.9}, {"batch_size": 10}])

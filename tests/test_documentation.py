@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PACKAGES = ("problems", "networks", "hessian", "dynamics", "theory", "training", "sweep")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GALLERY = ROOT / "docs" / "gallery"  # its pages are made from scripts, which test_gallery runs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 """Language, block, and what it prints where a block of text follows at once."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -31,11 +32,12 @@ ELSEWHERE = ("make ", "git ", "deeplin explore", "pip ", "python ", "dask ")
 def blocks(language):
     """(block, what it prints) of one language, each with a readable id."""
     found = []
-    for page in PAGES:
+    for page in (page for page in PAGES if page.parent != GALLERY):
         for number, match in enumerate(BLOCK.finditer(page.read_text())):
             if match[1] == language:
                 name = f"{page.relative_to(ROOT)}-{number}"
-                found.append(pytest.param(match[2], match[3], id=name))
+                marks = () if page.name == "README.md" else pytest.mark.extended
+                found.append(pytest.param(match[2], match[3], id=name, marks=marks))
     return found
 
 
@@ -105,6 +107,7 @@ def _only_true_statements():
     registry.STATEMENTS.pop("MINE", None)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 @pytest.mark.usefixtures("_only_true_statements")
 def test_examples_run(path, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.errors import seed_number, shown, validated, whole_number
+from deeplin.errors import seed_number, shown, whole_number
 
 
 class Tensor:
@@ -22,16 +22,27 @@ class Tensor:
         (lambda p, n: dl.sharpness(None, n), "problem is None; pass a deeplin.Problem"),
         (lambda p, n: dl.certify("run", n), "problem is 'run'; pass a deeplin.Problem"),
         (lambda p, n: dl.gradient_descent(p, [n, n], 0.1, 5), "pass a deeplin.Network"),
-        (lambda p, n: dl.gradient_descent(p, n, jax.random.key(0), 5), "learning_rate is a random"),
-        (lambda p, n: dl.gradient_descent(p, n, Tensor(), 5), "Tensor that does not become"),
+        (
+            lambda p, n: dl.gradient_descent(p, n, jax.random.key(0), 5),
+            "learning_rate is not an",
+        ),
+        (lambda p, n: dl.gradient_descent(p, n, Tensor(), 5), "Can't call numpy() on Tensor"),
         (lambda p, n: dl.gradient_descent(p, n, 0.1, 5, record=[1]), "record holds 1"),
-        (lambda p, n: dl.certify(p, n, only=3), "only is 3; pass a list of text or text or None"),
-        (lambda p, n: dl.initialize.gaussian(0, (5, 1), 0.1), "key is 0; pass a JAX array (for"),
+        (lambda p, n: dl.certify(p, p), "pass a deeplin.Network, or a run such as"),
+        (lambda p, n: dl.gradient_descent(n, p, 0.1, 5), "the network came before the problem"),
+        (lambda p, n: dl.sharpness(n, p), "the network came before the problem"),
+        (lambda p, n: dl.reduce(n, p), "pass a deeplin.Problem, such as"),
+        (lambda p, n: dl.theory.minimal_sharpness("a.csv", 3), "problem is 'a.csv'; pass a deepl"),
+        (
+            lambda p, n: dl.initialize.gaussian(0, (5, 1), 0.1),
+            "key is 0; pass jax.random.key",
+        ),
         (lambda p, n: dl.initialize.gaussian(jnp.ones(3), (5, 1), 0.1), "key has shape (3,)"),
         (lambda p, n: dl.Network(7), "weights is 7; pass one matrix for each layer"),
         (lambda p, n: dl.Network([np.ones((2, 2))], activation=[]), "activation is []"),
         (lambda p, n: dl.Problem.from_chunks([1]), "a chunk is 1; pass pairs (X, y)"),
-        (lambda p, n: dl.save_run(3, p, n), "path is 3; pass text or a path"),
+        (lambda p, n: dl.initialize.gaussian(jax.random.key(0), 5, 0.1), "widths is 5; pass d_0"),
+        (lambda p, n: dl.save_run("run.npz", p, n), "pass what deeplin.gradient_descent returns"),
         (lambda p, n: dl.Problem.from_data("X", [1]), "X is not an array of real numbers"),
         (lambda p, n: dl.Problem.from_data([["1"]], [1]), "X is not an array of real numbers"),
     ],
@@ -69,21 +80,6 @@ def test_a_list_of_pytrees_is_no_batch():
     assert dl.sharpness(loss, {"w": jnp.ones(3)}).value == pytest.approx(2.0)
     with pytest.raises(dl.InputError, match="one pytree, not a list"):
         dl.sharpness(loss, [{"w": jnp.ones(3)}, {"w": jnp.ones(3)}])
-
-
-def test_valid_arguments_are_passed_on_unchanged():
-    @validated
-    def public(name: str, values: list[int] | None = None, *, key: jax.Array, flag: bool = False):
-        """Say so."""
-        return name, values, key, flag
-
-    key = jax.random.key(0)
-    assert public("a", [1], key=key, flag=np.bool_(True)) == ("a", [1], key, True)
-    assert public.__doc__ == "Say so."
-    with pytest.raises(dl.InputError, match="flag is 'yes'; pass True or False"):
-        public("a", key=key, flag="yes")
-    with pytest.raises(TypeError, match="missing"):  # a call that Python itself refuses
-        public("a")
 
 
 def test_numbers_and_seeds_have_their_limits():

@@ -4,8 +4,10 @@ import jax
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy import stats
 
 import deeplin as dl
 from deeplin.plot import RUNS
@@ -112,7 +114,53 @@ def test_the_phase_picture_changes_color_at_the_critical_rate(problem):
     assert (gaps[0] <= -8).all()
     assert (gaps[1] > -8).all()
     np.testing.assert_array_equal(np.ma.getmaskarray(lost)[[0, 2]], [[True] * 2, [False] * 2])
-    np.testing.assert_allclose(drawn(ax)["$2/S_{min}$"].get_ydata(), critical)
+    np.testing.assert_allclose(drawn(ax)["critical rate $2/S_{min}$"].get_ydata(), critical)
+
+
+def test_the_density_of_a_spectrum_has_mass_one_and_its_limit(problem, run):
+    found = dl.spectral_density(problem, run[0].network, samples=3, steps=20)
+    ax = dl.plot.spectrum(found, learning_rate=0.1)
+    curve, limit = ax.get_lines()
+    assert np.trapezoid(curve.get_ydata(), curve.get_xdata()) == pytest.approx(1, abs=1e-3)
+    assert limit.get_xdata()[0] == 20
+
+
+def test_the_spectrum_of_a_trajectory_is_drawn_against_its_records(problem, run):
+    found = dl.hessian_spectrum(problem, run.network, count=2)
+    lines = dl.plot.spectrum(found).get_lines()
+    np.testing.assert_array_equal([line.get_ydata() for line in lines], found.values.T)
+
+
+def test_a_sweep_is_drawn_by_means_with_their_intervals():
+    table = pd.DataFrame(
+        {"rate": [1, 1, 1, 2, 2, 2], "s": [1.0, 2.0, 3.0, 4.0, 6.0, np.inf], "kind": list("aaabbb")}
+    )
+    ax = dl.plot.sweep(table, x="rate", y="s")
+    mean, *_ = ax.get_lines()
+    assert mean.get_ydata().tolist() == [2.0, 5.0]
+    low, high = ax.collections[0].get_segments()[0][:, 1]
+    half = stats.t.ppf(0.975, 2) / np.sqrt(3)  # of 1, 2, 3, whose deviation is 1
+    assert [low, high] == pytest.approx([2 - half, 2 + half])
+    assert "1 row not finite" in ax.get_legend().get_texts()[0].get_text()
+    labels = [t.get_text() for t in dl.plot.sweep(table, "rate", "s", "kind").get_legend().texts]
+    assert labels[0] == "kind = a"
+    with pytest.raises(dl.InputError, match="no column 'x'; its columns are rate, s, kind"):
+        dl.plot.sweep(table, "x", "s")
+
+
+def test_curves_of_training_are_all_named(problem, run):
+    texts = [t.get_text() for t in dl.plot.training(run).get_legend().get_texts()]
+    assert texts == ["η = 0.02", "limit of stability 2/η", "η = 0.1"]
+    many = dl.gradient_descent(
+        problem,
+        dl.initialize.gaussian(jax.random.split(jax.random.key(0), 8), (5, 5, 1), 0.3),
+        0.05,
+        4,
+        record_every=1,
+        record=["risk"],
+    )
+    texts = [t.get_text() for t in dl.plot.training(many).get_legend().get_texts()]
+    assert texts == ["η = 0.05: 8 runs"]
 
 
 def test_double_descent_draws_its_table():

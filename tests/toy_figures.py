@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from deeplin.papers.catalogue import Figure, Panel, Study
-from deeplin.papers.quote import LeftOutSentence
+from deeplin.papers.figures import Figure, Panel, Study
+from deeplin.papers.sentences import LeftOutSentence
 from deeplin.plot_style import series
 from deeplin.sweep import Experiment, Unit
 

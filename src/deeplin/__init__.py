@@ -1,86 +1,29 @@
 """Deep linear networks as an exact instrument.
 
-Public names are imported when they are first used: JAX alone takes a second, which neither a wrong
-file name nor `deeplin --help` should wait for.
+Importing this package turns on JAX's float64, unless the environment sets `JAX_ENABLE_X64`.
+
+Public names are listed in `__init__.pyi` and imported when they are first used: JAX alone takes a
+second, which neither a wrong file name nor `deeplin --help` should wait for.
 """
 
-# ruff: noqa: F401 (the imports are for type checkers, which see no lazy names)
+import os
+import sys
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from deeplin.errors import InputError
+if "JAX_ENABLE_X64" not in os.environ:
+    os.environ["JAX_ENABLE_X64"] = "1"  # JAX reads it when it is imported, here or in a worker
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", True)
 
-if TYPE_CHECKING:
-    from deeplin import networks, papers, plot, problems, sweep, theory, training
-    from deeplin.certificates.certificate import certify
-    from deeplin.dynamics import (
-        Gap,
-        central_flow,
-        gradient_descent,
-        gradient_flow,
-        reduce,
-        simulate_wide,
-    )
-    from deeplin.dynamics.saved import load_run, save_run
-    from deeplin.hessian import (
-        TorchLoss,
-        hessian_spectrum,
-        hessian_trace,
-        sharpness,
-        sharpness_along,
-        spectral_density,
-        unflatten,
-    )
-    from deeplin.networks import Network, initialize
-    from deeplin.networks.torch import from_arrays, from_torch
-    from deeplin.problems import Population, Problem, population_risk
-    from deeplin.sklearn import DeepLinearClassifier, DeepLinearRegressor
-    from deeplin.tables.reading import read_problem
-    from deeplin.theory import double_descent
-    from deeplin.training import diagnose, train
-
-    __version__: str
-
-_SUBPACKAGES = ("networks", "papers", "plot", "problems", "sweep", "theory", "training")
-_MODULES = {
-    name: f"deeplin.{module}"
-    for module, names in {
-        "certificates.certificate": "certify",
-        "dynamics": "Gap central_flow gradient_descent gradient_flow reduce simulate_wide",
-        "dynamics.saved": "load_run save_run",
-        "hessian": "TorchLoss hessian_spectrum hessian_trace sharpness sharpness_along "
-        "spectral_density unflatten",
-        "networks": "Network initialize",
-        "networks.torch": "from_arrays from_torch",
-        "problems": "Population Problem population_risk",
-        "sklearn": "DeepLinearClassifier DeepLinearRegressor",
-        "tables.reading": "read_problem",
-        "theory": "double_descent",
-        "training": "diagnose train",
-    }.items()
-    for name in names.split()
-}
-"""The module that defines each public name."""
-
-__all__ = ["InputError", "__version__", *_SUBPACKAGES, *_MODULES]  # pyright: ignore
+_import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ += ["__version__"]
 
 
 def __getattr__(name: str):
-    """Import a public name on first use, and keep it."""
-    if name == "__version__":
-        from importlib.metadata import version
+    """Import a public name on first use."""
+    if name != "__version__":
+        return _import_name(name)
+    from importlib.metadata import version  # takes as long as everything else here
 
-        found = version("deeplin")
-    elif name in _SUBPACKAGES:
-        found = import_module(f"deeplin.{name}")
-    elif name in _MODULES:
-        found = getattr(import_module(_MODULES[name]), name)
-    else:
-        raise AttributeError(f"module 'deeplin' has no attribute {name!r}")
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return version("deeplin")

@@ -1,26 +1,14 @@
-"""`InputError`, and checks of arguments that return the checked value or raise it.
-
-`validated` checks the type of every argument of a public function against its annotation (a
-Problem, a Network, text, a function, an iterable, an array); the other functions check values where
-they are used.
-"""
+"""`InputError`, and checks of arguments that return the checked value or raise it."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import numbers
-import types
-import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
-
-Parameters = ParamSpec("Parameters")
-Answer = TypeVar("Answer")
 
 LARGEST = 1e50
 """Largest absolute value of data, and inverse of the smallest, so that products of their moments
@@ -130,20 +118,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
 
 
-def require_float64(what: str, tree: Any) -> None:
-    """Raise unless every floating leaf of `tree` is float64 (JAX's default is float32)."""
-    import jax  # takes a second, so only here
-    import jax.numpy as jnp
-
-    for leaf in jax.tree.leaves(tree):
-        dtype = jnp.result_type(leaf)
-        if jnp.issubdtype(dtype, jnp.floating) and dtype != jnp.float64:
-            raise InputError(
-                f"{what} needs float64 but received {dtype}. Switch it on before creating arrays: "
-                "jax.config.update('jax_enable_x64', True)."
-            )
-
-
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
     """Convert any exception of a library that reads a file into an `InputError`.
@@ -162,108 +136,3 @@ def readable(path: str | Path) -> Iterator[None]:
 def reason(error: Exception) -> str:
     """Return the message of a library's exception, in one line."""
     return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
-
-
-HOW = {
-    "Problem": "a deeplin.Problem, such as deeplin.Problem.from_data(X, y)",
-    "Network": "a deeplin.Network",
-    "Run": "a run, such as what deeplin.gradient_descent returns",
-    "Population": "a deeplin.Population",
-    "Array": "a JAX array (for a key: jax.random.key(seed))",
-    "str": "text",
-    "bool": "True or False",
-    "Path": "a path",
-    "Iterable": "several values, such as a list",
-    "Sequence": "several values, such as a list",
-    "Mapping": "a dictionary",
-    "Callable": "a function",
-    "NoneType": "None",
-}
-
-
-def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Decorate a public function so that an argument of a wrong type raises `InputError`."""
-    names = tuple(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
-        kinds = _kinds(function)
-        # Wrong names and too many values raise Python's TypeError below.
-        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-            _check(name, value, kinds.get(name, (Any,)))
-        return function(*args, **kwargs)
-
-    return checked
-
-
-@functools.cache
-def _kinds(function: Callable) -> dict[str, list[Any]]:
-    """Return the types each argument may have; none if only a type checker can resolve them."""
-    try:
-        hints = typing.get_type_hints(function)
-    except NameError:
-        return {}
-    return {name: _members(kind) for name, kind in hints.items()}
-
-
-def _check(name: str, value: Any, members: Sequence[Any]) -> None:
-    if not any(_is(value, member) for member in members):
-        wanted = [_described(member) for member in members]
-        raise InputError(f"{name} is {shown(value)}; pass {' or '.join(dict.fromkeys(wanted))}.")
-    if name != "key" and "key<" in str(getattr(value, "dtype", "")):
-        raise InputError(f"{name} is a random key; pass it as key, and here what the name says.")
-    if hasattr(value, "__array__") and not inspect.isclass(value):
-        _require_array(name, value)
-
-
-def _members(kind: Any) -> list[Any]:
-    """Return the alternatives of an annotation."""
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return [member for part in typing.get_args(kind) for member in _members(part)]
-    return [kind]
-
-
-def _is(value: Any, kind: Any) -> bool:
-    """Return whether a value has this type; numbers and arrays are left to the checks of values."""
-    origin = typing.get_origin(kind) or kind
-    if origin is Callable or origin is typing.Callable:
-        return callable(value)
-    if not inspect.isclass(origin) or origin in (Any, int, float, complex, np.ndarray, object):
-        return True
-    if getattr(origin, "_is_protocol", False):  # a part of NumPy's `ArrayLike`
-        return True
-    if origin is bool:
-        return isinstance(value, (bool, np.bool_))
-    if issubclass(origin, Iterable) and origin.__module__ == "collections.abc":
-        return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0 and _holds(value, kind)
-    return isinstance(value, origin)
-
-
-def _holds(values: Iterable, kind: Any) -> bool:
-    """Return whether a collection holds what its annotation says; iterators are not consumed."""
-    wanted = typing.get_args(kind)
-    if not isinstance(values, Collection) or len(wanted) != 1:
-        return True
-    return all(_is(value, wanted[0]) for value in values)
-
-
-def _described(kind: Any) -> str:
-    """Describe the values of this type, for an error message."""
-    name = getattr(typing.get_origin(kind) or kind, "__name__", str(kind)).rpartition(".")[2]
-    inside = [getattr(part, "__name__", "") for part in typing.get_args(kind)]
-    if name in ("Iterable", "Sequence") and inside and inside[0] not in ("", "Any"):
-        return f"a list of {HOW.get(inside[0], inside[0]).removeprefix('a ')}"
-    return HOW.get(name, f"a {name}")
-
-
-def _require_array(name: str, value: Any) -> None:
-    """Raise InputError unless NumPy can read this array of another library."""
-    if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax"):
-        return
-    try:
-        np.asarray(value)
-    except Exception as error:
-        raise InputError(
-            f"{name} is a {type(value).__name__} that does not become a NumPy array "
-            f"({reason(error)}); pass a NumPy or JAX array."
-        ) from error

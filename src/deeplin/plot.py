@@ -6,24 +6,26 @@ Each function draws on `ax`, or on new axes of one column's width, and returns t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ParamSpec
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from deeplin import theory
 from deeplin.dynamics import gradient_descent
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, whole_number
-from deeplin.hessian import HessianSpectrum
+from deeplin.hessian import HessianSpectrum, SpectralDensity
 from deeplin.networks import initialize
 from deeplin.plot_style import (
     COLORS,
@@ -41,7 +43,7 @@ from deeplin.plot_style import (
 )
 from deeplin.problems import Population, Problem
 
-__all__ = ["critical_rates", "double_descent", "phase", "spectrum", "training"]
+__all__ = ["critical_rates", "double_descent", "phase", "spectrum", "sweep", "training"]
 
 QUANTITIES = ("sharpness", "gap", "risk", "loss")
 """Quantities that `training` draws by default: the first one that was recorded."""
@@ -71,7 +73,8 @@ def _axes(ax: Axes | None) -> Axes:
 def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw a recorded quantity of every run against the step, or the time of a flow.
 
-    The sharpness is drawn with the limit of stability (2 + 2β)/η of each constant rate, dashed.
+    The sharpness is drawn with the limit of stability of each constant rate, dashed: 2/η, or
+    (2 + 2β)/η with momentum β.
 
     Args:
         run: a run, or a batch; up to six runs have their own colors, more are drawn thin.
@@ -110,6 +113,7 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
         labels = [f"η = {rate:.3g}" if rate == rate else "" for rate in rates]
     few = values.shape[1] <= len(RUNS)
     thin: dict[str, Any] = {} if few else {"linewidth": 0.6, "alpha": 0.5}
+    limits = "limit of stability " + ("(2 + 2β)/η" if run.momentum else "2/η")
     drawn: set[str] = set()
     ended = np.broadcast_to(
         np.where(np.equal(run.status, "diverged"), run.steps, np.inf), len(labels)
@@ -117,6 +121,8 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
     for index, (column, label) in enumerate(zip(values.T, labels, strict=True)):
         color = RUNS[index] if few else TRAINED
         shown = f"_{label}" if label in drawn or not label else label
+        if not few and label not in drawn:
+            shown = f"{label}: {labels.count(label)} runs" if label else f"{len(labels)} runs"
         before = records[when] < ended[index]  # a diverged run repeats its last finite weights
         ax.plot(
             records[when][before],
@@ -128,19 +134,23 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
         )
         if name == "sharpness" and np.isfinite(rates[index]) and label not in drawn:
             limit = (2 + 2 * run.momentum) / rates[index]
-            ax.axhline(limit, color=color, linestyle="--", linewidth=0.9)
+            seen = any(rate == rate for rate in rates[:index])
+            name_once = f"_{limits}" if seen else limits
+            ax.axhline(limit, color=color, linestyle="--", linewidth=0.9, label=name_once)
         drawn.add(label)
     positive = values[np.isfinite(values)]
     scale = "log" if positive.size and positive.min() > 0 else "linear"
     ax.set(xlabel=when, ylabel=name.replace("_", " "), yscale=scale)
-    if drawn - {""} and (few or len(drawn) == 1):
+    if scale == "log":
+        plain_numbers(ax.yaxis)
+    if ax.get_legend_handles_labels()[1]:
         ax.legend()
     return ax
 
 
 @_styled
 def critical_rates(
-    problem: Problem, depths: Iterable[int] = range(2, 21), *, ax: Axes | None = None
+    problem: Problem, depth: Iterable[int] = range(2, 21), *, ax: Axes | None = None
 ) -> Axes:
     """Draw the critical learning rate 2/S_min (X-2, X-7) against depth.
 
@@ -153,13 +163,13 @@ def critical_rates(
     ```
     """
     ax = _axes(ax)
-    depths = [whole_number("depths", depth) for depth in depths]
-    minima = [theory.minimal_sharpness(problem, depth) for depth in depths]
+    depths = [whole_number("depth", L) for L in depth]
+    minima = [theory.minimal_sharpness(problem, L) for L in depths]
     bracket = np.array([[2 / m.upper, 2 / m.lower] for m in minima])
     shade = {"color": THEORY, "alpha": 0.2, "linewidth": 0}
     ax.fill_between(depths, *bracket.T, label="bounds of FM-T2", **shade)
     ax.plot(depths, [2 / m.exact for m in minima], color=THEORY, label="$2/S_{min}$, critical")
-    balanced = [2 / theory.balanced_sharpness(problem, depth) for depth in depths]
+    balanced = [2 / theory.balanced_sharpness(problem, L) for L in depths]
     ax.plot(depths, balanced, ":", color=THEORY, label="$2/S_{bal}$, small starts")
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -170,16 +180,17 @@ def critical_rates(
 
 @_styled
 def spectrum(
-    values: HessianSpectrum | Problem | ArrayLike,
+    values: HessianSpectrum | SpectralDensity | Problem | ArrayLike,
     learning_rate: float | None = None,
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw eigenvalues by their index, largest first.
+    """Draw eigenvalues by their index, largest first; along a trajectory; or their density.
 
     Args:
-        values: the result of `hessian_spectrum` (with its errors as bars), a problem (the
-            eigenvalues of its Σ̂, or of H/2 for other losses), or eigenvalues.
+        values: the result of `hessian_spectrum` (with its errors as bars; for a batch, such as
+            `run.trajectory.stacked`, each eigenvalue against the record), of `spectral_density`, a
+            problem (the eigenvalues of its Σ̂, or of H/2 for other losses), or eigenvalues.
         learning_rate: draws the limit of stability 2/η.
         ax: axes to draw on.
 
@@ -188,6 +199,10 @@ def spectrum(
     ax = dl.plot.spectrum(dl.problems.synthetic.flat_minima(seed=0).problem)
     ```
     """
+    if isinstance(values, SpectralDensity):
+        return _density(values, learning_rate, _axes(ax))
+    if isinstance(values, HessianSpectrum) and values.values.ndim == 2:
+        return _along(values, learning_rate, _axes(ax))
     errors = None
     if isinstance(values, HessianSpectrum):
         label, errors, found = "eigenvalue of the Hessian", values.errors, np.asarray(values.values)
@@ -210,10 +225,93 @@ def spectrum(
     return ax
 
 
+def _density(density: SpectralDensity, learning_rate: float | None, ax: Axes) -> Axes:
+    """Draw a spectral density, each Ritz value widened to 1/100 of their range."""
+    low, high = density.points.min(), density.points.max()
+    width = max((high - low) / 100, 1e-12 * max(abs(low), abs(high), 1e-300))
+    at = np.linspace(low - 4 * width, high + 4 * width, 800)
+    ax.plot(at, density.at(at, width), color=TRAINED, label=f"density, smoothed by {width:.2g}")
+    # Far below the least visible share there is nothing but the tails of the Gaussians.
+    ax.set(xlabel="eigenvalue of the Hessian", ylabel="density", yscale="log")
+    top = density.at(at, width).max()
+    ax.set_ylim(1e-4 * top, 3 * top)
+    if learning_rate is not None:
+        ax.axvline(2 / learning_rate, color=LIMIT, linestyle="--", linewidth=1.0, label="2/η")
+    ax.legend()
+    return ax
+
+
+def _along(spectrum: HessianSpectrum, learning_rate: float | None, ax: Axes) -> Axes:
+    """Draw the eigenvalues of a batch of networks, such as a trajectory, against its index."""
+    records = np.arange(len(spectrum.values))
+    for k, (column, errors) in enumerate(
+        zip(spectrum.values.T, spectrum.errors.T, strict=True), start=1
+    ):
+        color = RUNS[(k - 1) % len(RUNS)]
+        ax.plot(records, column, color=color, label=f"eigenvalue {k}")
+        shade = {"color": color, "alpha": 0.18, "linewidth": 0}
+        ax.fill_between(records, column - errors, column + errors, **shade)
+    scale = "log" if spectrum.values.min() > 0 else "linear"
+    ax.set(xlabel="record", ylabel="eigenvalue of the Hessian", yscale=scale)
+    if learning_rate is not None:
+        reference_line(ax, 2 / learning_rate, "2/η", color=LIMIT)
+    ax.legend()
+    return ax
+
+
+@_styled
+def sweep(
+    table: pd.DataFrame, x: str, y: str, by: str | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Draw means over the rows of a table, such as that of `dl.sweep.grid`, with 95 % intervals.
+
+    Rows with the same `x` (and `by`) are repetitions. The interval is that of Student's t; rows
+    without a finite `y` are left out, and their number is in the legend.
+
+    Args:
+        table: a data frame.
+        x: the column of the horizontal axis.
+        y: the column that is averaged.
+        by: a column with one curve for each of its values, at most six.
+        ax: axes to draw on.
+
+    ```python
+    import deeplin as dl, pandas as pd
+    table = pd.DataFrame({"rate": [0.1, 0.1, 0.2, 0.2], "sharpness": [9.0, 11.0, 8.0, 8.2]})
+    ax = dl.plot.sweep(table, x="rate", y="sharpness")
+    ```
+    """
+    missing = [name for name in (x, y, by) if name is not None and name not in table.columns]
+    if missing:
+        raise InputError(
+            f"the table has no column {missing[0]!r}; its columns are {', '.join(table.columns)}."
+        )
+    groups = [(None, table)] if by is None else list(table.groupby(by, sort=True))
+    if len(groups) > len(RUNS):
+        raise InputError(
+            f"{by!r} has {len(groups)} values; draw at most {len(RUNS)} curves, or pass fewer rows."
+        )
+    ax = _axes(ax)
+    for (value, rows), color in zip(groups, RUNS, strict=False):
+        finite = rows[np.isfinite(rows[y].astype(float))]
+        points = finite.groupby(x, sort=True)[y].agg(["size", "mean", "std"])
+        at = np.asarray(points.index)
+        count, mean, deviation = (np.asarray(points[c], float) for c in ("size", "mean", "std"))
+        factor = stats.t.ppf(0.975, np.maximum(count - 1, 1)) / np.sqrt(count)
+        spread = np.nan_to_num(factor * deviation)  # one row has no interval
+        name = "mean" if by is None else f"{by} = {value}"
+        left = len(rows) - len(finite)
+        label = f"{name} ({left} row{'s' * (left > 1)} not finite)" if left else name
+        ax.errorbar(at, mean, spread, fmt="o-", color=color, capsize=2, label=label)
+    ax.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "))
+    ax.legend(title="mean and 95 % interval")
+    return ax
+
+
 @_styled
 def phase(
     problem: Problem,
-    depths: Sequence[int] = range(2, 11),
+    depth: Iterable[int] = range(2, 11),
     rates: ArrayLike | None = None,
     *,
     scale: float = 0.33,
@@ -229,7 +327,7 @@ def phase(
 
     Args:
         problem: least squares with one target.
-        depths: consecutive depths.
+        depth: consecutive depths.
         rates: learning rates, ascending; by default 40 around the critical ones.
         scale: standard deviation of the initial weights, of width d.
         starts: networks for each depth and rate.
@@ -240,29 +338,28 @@ def phase(
     ```python
     import deeplin as dl
     problem = dl.problems.synthetic.flat_minima(seed=0).problem
-    ax = dl.plot.phase(problem, depths=(2, 3, 4), rates=[0.1, 0.3, 0.5], starts=2, steps=200)
+    ax = dl.plot.phase(problem, depth=(2, 3, 4), rates=[0.1, 0.3, 0.5], starts=2, steps=200)
     ```
     """
-    depths = [whole_number("depths", depth) for depth in depths]
-    critical = [theory.critical_learning_rate(problem, depth) for depth in depths]
+    depths = [whole_number("depth", L) for L in depth]
+    critical = [theory.critical_learning_rate(problem, L) for L in depths]
     if rates is None:
         rates = np.geomspace(0.5 * min(critical), 1.5 * max(critical), 40)
     rates = np.asarray(rates, float)
     key = jax.random.key(0) if key is None else key
-    ends = np.stack(
-        [_ends(problem, depth, rates, scale, starts, steps, key) for depth in depths], axis=1
-    )
+    ends = np.stack([_ends(problem, L, rates, scale, starts, steps, key) for L in depths], axis=1)
     ax = _axes(ax)
     colors = {"vmin": np.log10(SETTLED), "vmax": 0, "cmap": "cividis_r", "rasterized": True}
     mesh = ax.pcolormesh(depths, rates, np.log10(np.clip(ends, SETTLED, 1)), **colors)
     lost = np.ma.masked_where(np.isfinite(ends), np.ones_like(ends))
     ax.pcolormesh(depths, rates, lost, cmap=ListedColormap([DIVERGED]), rasterized=True)
     ax.plot(depths, critical, color=PAPER, linewidth=4)
-    line: dict[str, Any] = {"markeredgecolor": PAPER, "label": "$2/S_{min}$"}
+    line: dict[str, Any] = {"markeredgecolor": PAPER, "label": "critical rate $2/S_{min}$"}
     ax.plot(depths, critical, "o-", color=THEORY, **line)
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
     plain_numbers(ax.yaxis)
-    ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the final gap (red: diverged)")
+    ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the median final gap (red: diverged)")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)  # off the cells
     return ax
 
 
@@ -312,7 +409,7 @@ def double_descent(
     for (name, label), color in zip(columns.items(), (THEORY, *COLORS[4:]), strict=True):
         width = 1.5 if name == "excess_risk" else 1.0
         ax.plot(table["dimension"], table[name], color=color, label=label, linewidth=width)
-    ax.axvline(samples, color=INK, linestyle="--", linewidth=1.0)
+    ax.axvline(samples, color=INK, linestyle="--", linewidth=1.0, label="d′ = n")
     zero = float(population.risk(np.zeros_like(population.optimum)))
     ax.axhline(zero, color=QUIET, linestyle=":", linewidth=1.0, label="predicting zero")
     ax.set(xlabel="features used, d′", ylabel="expected excess risk", yscale="log")

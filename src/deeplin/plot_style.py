@@ -121,28 +121,49 @@ def series(index: int, **style: Any) -> dict[str, Any]:
     return {"color": COLORS[index % len(COLORS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 
-MEANS, QUARTILES = ("mean", "low", "high"), ("median", "quarter", "three quarters")
-"""Columns of `statistics.curve`: a curve and the ends of its band."""
-
-
 FEW = 3
 """Number of runs below which a point is drawn open, with their number."""
 
 
+def nested(index: int, **style: Any) -> dict[str, Any]:
+    """Return the style of a curve that stays visible where the following ones lie on it."""
+    return series(index, markersize=8 - index, linewidth=3 - 0.4 * index, **style)
+
+
+def name_once(ax: Axes, label: str, **style: Any) -> None:
+    """Add an entry to the legend for what several curves share, unless it is there already."""
+    if label not in ax.get_legend_handles_labels()[1]:
+        ax.plot([], [], label=label, gid=SHARED, **{"color": INK, "linewidth": 1} | style)
+
+
+SHARED = "shared"
+"""Mark of legend entries that stand behind those of the curves."""
+
+
 def band(
-    ax: Axes, points: Any, by: str, columns: Any = MEANS, floor: float = -math.inf, **style: Any
+    ax: Axes, points: Any, by: str, *, median: bool = False, floor: float = -math.inf, **style: Any
 ) -> None:
-    """Draw a curve with its band, clipped at `floor`; points of few runs are open."""
-    middle, low, high = (points[name].clip(lower=floor) for name in columns)
+    """Draw means of `statistics.curve` with their 95% intervals, and the `median` as a light line.
+
+    Values below `floor` are drawn there. Points of fewer than three runs are open, with the number
+    of runs beside them. The legend explains what is drawn.
+    """
+    columns = (points[name].clip(lower=floor) for name in ("mean", "low", "high", "median"))
+    middle, low, high, typical = columns
     color = style["color"]
     ax.plot(points[by], middle, **style)
     ax.fill_between(points[by], low, high, color=color, alpha=0.18, linewidth=0)
+    if median:
+        ax.plot(points[by], typical, color=color, alpha=0.55, linewidth=1, linestyle=":")
+        name_once(ax, "median", color=QUIET, linestyle=":")
     open_marker = {"markerfacecolor": PAPER, "markeredgecolor": color, "zorder": 3}
     for x, y, count in zip(points[by], middle, points["settled"], strict=True):
         if 0 < count < FEW:
             ax.plot([x], [y], "o", color=color, label="_few", **open_marker)
-            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": color}
+            shown = {"textcoords": "offset points", "fontsize": 7, "color": color}
             ax.annotate(str(int(count)), (x, y), (3, 3), **shown)
+            few = {"linestyle": "", "marker": "o", "markerfacecolor": PAPER}
+            name_once(ax, "1 or 2 runs (number)", **few)
 
 
 def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
@@ -166,11 +187,16 @@ LEGENDS: dict[str, dict[str, Any]] = {
 def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
     """Place a legend at a place of `LEGENDS`, with options of `Axes.legend`.
 
-    A legend below the axes has one or two rows.
+    A legend below the axes has at most three columns. What several curves share comes last.
     """
-    entries = len(ax.get_legend_handles_labels()[0])
-    rows = {"ncols": entries if entries <= 3 else -(-entries // 2)} if place == "below" else {}
-    ax.legend(**LEGENDS[place] | rows | options)
+    handles: Any = options.pop("handles", None) or ax.get_legend_handles_labels()[0]
+    handles = sorted(handles, key=lambda handle: _gid(handle) == SHARED)
+    rows = {"ncols": min(len(handles), 3)} if place == "below" else {}
+    ax.legend(handles=handles, **LEGENDS[place] | rows | options)
+
+
+def _gid(handle: Any) -> str | None:
+    return handle.get_gid() if hasattr(handle, "get_gid") else None
 
 
 def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:

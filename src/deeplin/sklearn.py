@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -23,11 +22,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import deeplin as dl
 from deeplin.errors import InputError, positive_number, whole_number
 
+PIECE = 1000
+"""Steps after which training with weight decay and three or more classes looks at its progress."""
 COLLAPSED_WARNING = (
     "With weight_decay={:g} the best network is the zero network; pass a smaller one."
 )
-RENAMED_PARAMETERS = {"max_steps": "max_iter", "tolerance": "tol"}
-"""Names of parameters in version 0.2, with their present names."""
 
 
 class _DeepLinearModel(BaseEstimator):
@@ -51,8 +50,6 @@ class _DeepLinearModel(BaseEstimator):
         weight_decay=0.0,
         fit_intercept=True,
         random_state=None,
-        max_steps="deprecated",
-        tolerance="deprecated",
     ):
         self.depth = depth
         self.width = width
@@ -67,33 +64,20 @@ class _DeepLinearModel(BaseEstimator):
         self.weight_decay = weight_decay
         self.fit_intercept = fit_intercept
         self.random_state = random_state
-        self.max_steps = max_steps
-        self.tolerance = tolerance
-
-    def __setstate__(self, state):
-        """Restore a pickled estimator, also of version 0.2, which had fewer parameters."""
-        if "max_iter" not in state:
-            old = {new: state.pop(name) for name, new in RENAMED_PARAMETERS.items()}
-            state = type(self)().get_params() | state | old
-        super().__setstate__(state)
 
     @property
     def network_(self) -> dl.Network:
         """The trained network (float64 if it is enabled in JAX)."""
         check_is_fitted(self)
-        return dl.Network(self.weights_, self.readout_)
+        return dl.Network(self.weights_, readout=self.readout_)
 
     def _check_parameters(self) -> None:
         if self.solver not in self._solvers:
             raise InputError(f"solver is {self.solver!r}; pass one of {', '.join(self._solvers)}.")
         if self.learning_rate != "auto":
             positive_number("learning_rate", self.learning_rate)
-        for old, new in RENAMED_PARAMETERS.items():
-            if getattr(self, old) != "deprecated":
-                sentence = f"{old} is now called {new}; the old name goes in the next version."
-                warnings.warn(sentence, FutureWarning, stacklevel=3)
-        positive_number("tol", self._tol)
-        whole_number("max_iter", self._max_iter)
+        positive_number("tol", self.tol)
+        whole_number("max_iter", self.max_iter)
         whole_number("depth", self.depth)
         if self.width is not None:
             whole_number("width", self.width)
@@ -102,14 +86,6 @@ class _DeepLinearModel(BaseEstimator):
         decay = positive_number("weight_decay", self.weight_decay, zero_allowed=True)
         if decay and self.solver == "flow":
             raise InputError("weight_decay is for solver='descent' or 'closed_form'.")
-
-    @property
-    def _max_iter(self) -> Any:
-        return self.max_iter if self.max_steps == "deprecated" else self.max_steps
-
-    @property
-    def _tol(self) -> Any:
-        return self.tol if self.tolerance == "deprecated" else self.tolerance
 
     def _spec(self) -> dl.training.TrainingSpec:
         return dl.training.TrainingSpec(
@@ -125,11 +101,15 @@ class _DeepLinearModel(BaseEstimator):
         share_compiled_code()  # or every worker of a search would compile the same programs
         self._set_outcome("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
-        with jax.enable_x64(True):  # scikit-learn users expect float64
-            key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
-            weights, readout = dl.networks.host_arrays(self._train(problem, key))
+        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        from deeplin.networks import (
+            host_arrays,
+            products,
+        )  # with JAX, which the closed form needs not
+
+        weights, readout = host_arrays(self._train(problem, key))
         self.weights_, self.readout_ = tuple(weights), readout
-        return dl.networks.products.product(self.weights_, readout)  # NumPy, without compilation
+        return products.product(self.weights_, readout)  # NumPy, without compilation
 
     def _train(self, problem: Any, key: Any) -> dl.Network:
         raise NotImplementedError
@@ -164,8 +144,8 @@ class _DeepLinearModel(BaseEstimator):
         )
 
     def _descend(self, problem: Any, start: dl.Network, key: Any, **options: Any) -> Any:
-        options |= {"optimizer": self._spec(), "tolerance": self._tol, "key": key}
-        return dl.training.descend(problem, start, self.learning_rate, self._max_iter, **options)
+        options |= {"optimizer": self._spec(), "tolerance": self.tol, "key": key}
+        return dl.training.descend(problem, start, self.learning_rate, self.max_iter, **options)
 
     def _decayed_network(self, problem: dl.Problem, width: int) -> dl.Network | None:
         """Return the minimum with weight decay (X-9, X-15) if requested or zero, else None."""
@@ -203,7 +183,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean squared error (X-9).
     fit_intercept : whether to subtract the means of inputs and targets first.
     random_state : seed of the initialization and the batches.
-    max_steps, tolerance : the former names of `max_iter` and `tol`.
 
     Attributes
     ----------
@@ -218,7 +197,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     accuracy of about 1e-6·√(Λ/λ), where Λ/λ is the condition number of the covariance of the data:
     `tol` bounds R − R_min, and λ‖w − w*‖² ≤ R − R_min. Descent takes about Λ/λ steps or more, so
     inputs of very different sizes should be standardized; a warning reports training that did not
-    converge. Sparse inputs are reduced to their moments, so a d×d matrix must fit into memory.
+    converge.
 
     Examples
     --------
@@ -233,18 +212,17 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     _solvers = ("descent", "flow", "closed_form")
 
     def fit(self, X, y, sample_weight=None):
-        """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), with optional sample weights."""
-        X, Y = self._validate_samples(X, y, reset=True)
+        """Train on X (n×d) and y (n) or Y (n×q), with optional sample weights."""
+        X, Y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
+        Y = np.asarray(Y, dtype=np.float64)
         self._check_parameters()
-        self.moments_ = weights = None
+        weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
             if np.any(weights < 0) or not np.any(weights > 0):
                 raise InputError("sample_weight must not be negative, nor zero for all samples.")
             used = weights > 0
             X, Y, weights = X[used], Y[used], weights[used] / weights[used].mean()
-        if scipy.sparse.issparse(X):
-            return self._fit_moments(_sparse_moments(X, Y, weights), Y.ndim == 1)
         X, Y, mean = _centered(X, Y, weights, self.fit_intercept)
         if self.solver == "closed_form" and not self.weight_decay:
             theta = self._solve(X, Y.reshape(len(Y), -1))
@@ -252,40 +230,11 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             theta = self._fit_network(dl.Problem.from_data(X, Y))
         return self._set_coefficients(theta, mean, Y.ndim == 1)
 
-    def partial_fit(self, X, y):
-        """Add samples to the stored moments of earlier samples, and train on all of them."""
-        earlier: dl.problems.Moments | None = getattr(self, "moments_", None)
-        X, Y = self._validate_samples(X, y, reset=earlier is None, accept_sparse=False)
-        self._check_parameters()
-        new = dl.problems.Moments.of_rows(X, Y.reshape(len(Y), -1))
-        self.moments_ = new if earlier is None else earlier.merge(new)
-        return self._fit_moments(self.moments_, Y.ndim == 1)
-
     def predict(self, X):
         """Return the predictions X·coef_ᵀ + intercept_."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=("csr", "csc"))
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_.T + self.intercept_
-
-    def _validate_samples(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
-        X, Y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            y_numeric=True,
-            multi_output=True,
-            accept_sparse=accept_sparse,
-            reset=reset,
-        )
-        return X, np.asarray(Y, dtype=np.float64)
-
-    def _fit_moments(self, moments: dl.problems.Moments, single: bool):
-        """Train on data given by their moments."""
-        mean = moments.mean if self.fit_intercept else np.zeros_like(moments.shift)
-        about_mean = replace(moments, shift=moments.shift - mean)
-        problem = dl.Problem.from_accumulated(about_mean, single_target=single)
-        return self._set_coefficients(self._fit_network(problem), mean, single)
 
     def _set_coefficients(self, theta: np.ndarray, mean: np.ndarray, single: bool):
         """Set coefficients and intercepts from the product for centered data."""
@@ -328,23 +277,21 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         return dl.theory.critical_learning_rate(problem, self.depth)
 
     def _factors(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
-        import jax
-
         from deeplin.theory.minimizers import balanced_factors
 
         d, q = theta.shape
         width = max(min(d, 32), min(d, q)) if self.width is None else self.width
-        with jax.enable_x64(True):
-            return tuple(map(np.asarray, balanced_factors(theta, self.depth, width).weights))
+        return tuple(map(np.asarray, balanced_factors(theta, self.depth, width).weights))
 
     # --- training --------------------------------------------------------------------------------
 
     def _train(self, problem: dl.Problem, key: Any) -> dl.Network:
         import jax
 
+        from deeplin.networks.initialize import default_width
         from deeplin.theory.minimizers import balanced_network
 
-        width = dl.training.default_width(problem) if self.width is None else self.width
+        width = default_width(problem) if self.width is None else self.width
         if problem.rank == 0 or problem.optimum_norm == 0:
             return balanced_network(problem, self.depth, width)
         advice = dl.training.advise(problem, self.depth, self._spec())
@@ -361,8 +308,8 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         reduction = dl.reduce(problem, start) if inside else None
         reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
         if self.solver == "flow":
-            gap = self._tol * problem.zero_gap
-            run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
+            gap = self.tol * problem.zero_gap
+            run = dl.gradient_flow(*reduced, gap=gap, max_steps=self.max_iter)
         else:
             run = self._descend(*reduced, jax.random.fold_in(key, 1))
         self._record_run(run)
@@ -371,7 +318,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        tags.input_tags.sparse = True
         return tags
 
 
@@ -397,11 +343,11 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
     momentum : heavy-ball β of descent.
     batch_size : number of rows in a mini-batch of descent; None: all rows. If the classes
         overlap, descent on mini-batches does not settle at a constant rate.
-    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), for two classes only;
-        descent then takes all `max_iter` steps.
+    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15). For three or more classes
+        the minimum is not known beforehand: training ends when 1000 steps lower the objective by at
+        most `tol` times the loss of equal chances.
     fit_intercept : whether to add a constant input; its weights are penalized like all others.
     random_state : seed of the initialization and the batches.
-    max_steps, tolerance : the former names of `max_iter` and `tol`.
 
     Attributes
     ----------
@@ -468,7 +414,13 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
 
         q = problem.outputs
         width = max(q, min(32, problem.dimension)) if self.width is None else self.width
-        found = self._decayed_network(problem, width) if self.weight_decay else None
+        softmax_decay = self.weight_decay > 0 and q > 1
+        if softmax_decay and self.solver == "closed_form":
+            raise InputError(
+                "solver='closed_form' knows no minimum with weight_decay for three or more "
+                "classes; pass solver='descent', or weight_decay=0."
+            )
+        found = self._decayed_network(problem, width) if self.weight_decay and q == 1 else None
         if found is not None:
             return found
         solvable = problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0
@@ -477,7 +429,9 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
                 problem, self.depth, momentum=self.momentum
             )
         if self.solver == "closed_form":  # the last iterate separates separable classes
-            return balanced_factors(problem.last_iterate, self.depth, width)
+            from deeplin.problems.linear_maps import as_columns  # its package imports JAX
+
+            return balanced_factors(as_columns(problem.last_iterate, q), self.depth, width)
         automatic = self.initialization == "auto"
         name = "orthogonal" if automatic else self.initialization
         start = self._start(problem, key, width, name)
@@ -490,9 +444,33 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             sharp = float(dl.sharpness(problem, start).value)
             limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / sharp if sharp > 0 else 1]
             options["first_rate"] = (1 - self.momentum) * min(limits)
-        run = self._descend(problem, start, jax.random.fold_in(key, 1), **options)
+        key = jax.random.fold_in(key, 1)
+        if softmax_decay:
+            run = self._descend_until_still(problem, start, key, **options)
+        else:
+            run = self._descend(problem, start, key, **options)
         self._record_run(run, may_stop=self.weight_decay > 0)
         return run.network
+
+    def _descend_until_still(self, problem: Any, network: Any, key: Any, **options: Any) -> Any:
+        """Descend until PIECE steps lower R + λΣ‖W_k‖² by at most `tol` of R(0).
+
+        With weight decay and three or more classes the minimum is not known beforehand.
+        """
+        rate, taken, before, still = self.learning_rate, 0, np.inf, False
+        options |= {"optimizer": self._spec(), "key": key}
+        while not still and taken < self.max_iter:
+            steps = min(PIECE, self.max_iter - taken)
+            run = dl.training.descend(problem, network, rate, steps, **options)
+            rate, network, taken = run.learning_rate, run.network, taken + int(run.steps)
+            if run.status == "diverged":
+                break
+            decay = self.weight_decay * sum(float(np.sum(np.square(w))) for w in network.weights)
+            objective = float(run.evidence["risk"]) + decay
+            still = before - objective <= self.tol * problem.zero_risk
+            before = objective
+        status = "converged" if still else run.status
+        return replace(run, steps=taken, status=status)
 
 
 def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -504,14 +482,3 @@ def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.n
     scale = 1.0 if weights is None else np.sqrt(weights)[:, None]
     targets = (scale * (columns - mean_y)).reshape(Y.shape)
     return scale * (X - mean_x), targets, np.concatenate([mean_x, mean_y])
-
-
-def _sparse_moments(X, Y, weights) -> dl.problems.Moments:
-    """Return the moments about zero of weighted rows of a sparse matrix, which stays sparse."""
-    n = len(Y)
-    columns = Y.reshape(n, -1)
-    rows = scipy.sparse.hstack([X, columns], format="csr")
-    weighted = scipy.sparse.diags(np.ones(n) if weights is None else weights) @ rows
-    total = np.asarray(weighted.sum(axis=0)).ravel()
-    scatter = (rows.T @ weighted).toarray()
-    return dl.problems.Moments(n, np.zeros(len(total)), total, scatter, columns.shape[1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from deeplin.errors import InputError
-
 SOURCES = {
     "FM": {
         "key": "marion2024flat",
@@ -47,17 +45,6 @@ SOURCES = {
 }
 
 
-def source_of(identifier: str) -> dict[str, str]:
-    """Return the source of a statement or figure id such as FM-T2, BO-1, Talk-log or X-2."""
-    prefix = identifier.split("-")[0]
-    name = {"E": "X", "deeplin": "X"}.get(prefix, prefix)
-    if name not in SOURCES:
-        raise InputError(
-            f"{identifier!r} has no known source; pass an id such as FM-2, BO-1, Talk-log or X-2."
-        )
-    return SOURCES[name]
-
-
 def reference(source: dict[str, str]) -> str:
     """Return a source as one line of a list of references, without its address."""
     people = [" ".join(reversed(name.split(", "))) for name in source["author"].split(" and ")]
@@ -66,12 +53,3 @@ def reference(source: dict[str, str]) -> str:
     pages = source.get("pages", "").replace("--", "–")
     where = ", ".join(filter(None, [" ".join(filter(None, [place, volume])), pages]))
     return f"{' and '.join(people)}: {source['title']}. {where}, {source['year']}."
-
-
-def bibtex(source: dict[str, str], note: str) -> str:
-    """Return one BibTeX entry."""
-    fields = {name: value for name, value in source.items() if name not in ("key", "type")}
-    notes = [entry for entry in (fields.pop("note", ""), note) if entry]
-    fields |= {"note": "; ".join(notes)} if notes else {}
-    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@{source['type']}{{{source['key']},", *lines, "}"])

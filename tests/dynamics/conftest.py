@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeplin.dynamics import engine
+from deeplin.networks import batch_last
 
 LAYOUTS = {"batch last": 16, "batch first": 0}
 
@@ -10,5 +10,5 @@ LAYOUTS = {"batch last": 16, "batch first": 0}
 @pytest.fixture(params=LAYOUTS)
 def layout(request, monkeypatch):
     """Train narrow linear networks in this layout."""
-    monkeypatch.setattr(engine, "NARROW", LAYOUTS[request.param])
+    monkeypatch.setattr(batch_last, "NARROW", LAYOUTS[request.param])
     return request.param

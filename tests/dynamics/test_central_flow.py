@@ -82,11 +82,11 @@ def test_two_modes_are_held_at_the_edge_together():
         ({"learning_rate": -1}, "learning_rate"),
         ({"steps": 0}, "steps"),
         ({"modes": 0}, "modes"),
-        ({"net": "one"}, "one network"),
+        ({"network": "one"}, "one network"),
     ],
 )
 def test_bad_requests_get_one_sentence(change, sentence):
     problem, network = two_weights(1.0, 0.5)
-    arguments = {"net": network, "learning_rate": 0.1, "steps": 1} | change
+    arguments = {"network": network, "learning_rate": 0.1, "steps": 1} | change
     with pytest.raises(dl.InputError, match=sentence):
         dl.central_flow(problem, **arguments)

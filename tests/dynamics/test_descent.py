@@ -11,7 +11,7 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics import engine
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.networks import data_risk, risk_and_data
+from deeplin.networks import batch_last, data_risk, risk_and_data
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -50,7 +50,7 @@ def chosen_of(networks, members):
 @pytest.mark.parametrize("activation", ["linear", "gelu", "relu"])
 def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, layout):
     net = gaussian(activation)
-    rows = (jnp.asarray(problem.inputs), jnp.asarray(problem.targets))
+    rows = (jnp.asarray(problem.inputs), jnp.asarray(problem.target_columns))
 
     def risk(weights):
         residual = dl.Network(weights, activation=activation)(rows[0]) - rows[1]
@@ -77,7 +77,7 @@ def test_several_outputs_and_read_outs_follow_dense_numpy(rng, layout):
         Y = rng.normal(size=(20, outputs))
         problem = dl.Problem.from_data(X, Y)
         weights = [rng.normal(size=shape) / 2 for shape in ((6, 4), (2, 6), (3, 2))]
-        run = gradient_descent(problem, dl.Network(weights, readout), 0.02, 5)
+        run = gradient_descent(problem, dl.Network(weights, readout=readout), 0.02, 5)
         P = np.eye(3) if readout is None else readout[None]
         for _ in range(5):
             A, B, C = weights
@@ -93,7 +93,7 @@ def test_several_outputs_and_read_outs_follow_dense_numpy(rng, layout):
 def test_layouts_agree_to_rounding(problem, momentum, monkeypatch):
     networks, runs = gaussian(batch=11, scale=0.5), []
     for narrow in (16, 0):
-        monkeypatch.setattr(engine, "NARROW", narrow)
+        monkeypatch.setattr(batch_last, "NARROW", narrow)
         run = gradient_descent(problem, networks, 0.01, 400, momentum=momentum, gap=1e-9)
         runs.append(run)
     np.testing.assert_array_equal(runs[0].status, runs[1].status)
@@ -303,8 +303,8 @@ def test_the_layout_depends_on_the_shape_alone(problem, monkeypatch):
 @pytest.mark.parametrize("samples", [20, 4])
 def test_wide_layers_follow_plain_descent(problem, layout, samples, momentum):
     """Also where inputs outnumber the samples: what lies outside their span never moves."""
-    X, y = problem.inputs[:samples], problem.targets[:samples]
-    small = dl.Problem.from_data(X, y[:, 0])
+    X, y = problem.inputs[:samples], problem.target_columns[:samples]
+    small = dl.Problem.from_data(X, y)
     keys = jax.random.split(jax.random.key(2), 3)
     nets = dl.initialize.gaussian(keys, widths=(5, 11, 6, 1), scale=0.4)
     rates = np.array([0.01, 50.0, 0.02])

@@ -22,7 +22,7 @@ GELU = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.5, ac
         ({"learning_rate": [0.1, 0.0]}, "learning_rate is 0"),
         ({"learning_rate": []}, r"shape \(0,\)"),
         ({"learning_rate": [[0.1]]}, r"shape \(1, 1\)"),
-        ({"nets": BATCH, "learning_rate": [0.1, 0.2]}, "2 values for 3 networks"),
+        ({"network": BATCH, "learning_rate": [0.1, 0.2]}, "2 values for 3 networks"),
         ({"learning_rate": None}, "learning_rate is None; pass a"),
         ({"steps": None}, "steps is None; pass a whole number"),
         ({"steps": 0}, "steps is 0; pass a whole number of at least 1"),
@@ -37,15 +37,14 @@ GELU = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.5, ac
         ({"gap": -1e-3}, "gap is -0.001"),
         ({"gap": float("nan")}, "gap is nan"),
         ({"loss_target": -1.0}, "loss_target is -1"),
-        ({"nets": GELU, "gap": 1e-3}, "pass loss_target here"),
-        ({"nets": GELU, "record_every": 1, "record": "distance"}, "record holds 'distance'"),
-        ({"backend": "torch"}, "backend is 'torch'; only 'auto' is supported"),
-        ({"nets": [NET, NET]}, "nets is a list"),
+        ({"network": GELU, "gap": 1e-3}, "pass loss_target here"),
+        ({"network": GELU, "record_every": 1, "record": "distance"}, "record holds 'distance'"),
+        ({"network": [NET, NET]}, "network is a list; pass a deeplin.Network"),
         ({"problem": 3}, "problem is 3; pass a deeplin.Problem"),
     ],
 )
 def test_bad_input_is_named(problem, changes, message):
-    arguments = {"problem": problem, "nets": NET, "learning_rate": 0.1, "steps": 10} | changes
+    arguments = {"problem": problem, "network": NET, "learning_rate": 0.1, "steps": 10} | changes
     with pytest.raises(dl.InputError, match=message):
         gradient_descent(**arguments)
 

@@ -42,7 +42,7 @@ def test_records_are_taken_at_multiples_and_at_the_last_step(run):
 
 def test_recorded_quantities_are_those_of_the_recorded_weights(problem, run):
     readout = np.array([0.6, 0.0, -0.8, 0.3])
-    y, X = problem.targets[:, 0], problem.inputs
+    y, X = problem.targets, problem.inputs
     for record in range(6):
         for member in range(3):
             W = layers(run, record, member)
@@ -75,8 +75,8 @@ def test_recorded_sharpness_is_the_largest_eigenvalue_of_the_dense_hessian(probl
 
             def risk(vector, member=member):
                 weights = vector.reshape(3, 4, 4)
-                w = dl.Network(weights, net.readout[member]).product
-                residual = problem.inputs @ w - problem.targets[:, 0]
+                w = dl.Network(weights, readout=net.readout[member]).product
+                residual = problem.inputs @ w - problem.targets
                 return (residual**2).mean()
 
             point = np.concatenate([w.ravel() for w in layers(run, record, member)])
@@ -126,5 +126,5 @@ def test_quantities_that_do_not_apply_are_not_recorded(problem):
     run = gradient_descent(problem, gelu, 0.02, 20, record_every=20)
     assert {"gap", "distance"}.isdisjoint(run.records)
     assert "gap" not in run.evidence
-    residual = np.asarray(run.network(problem.inputs)) - problem.targets
+    residual = np.asarray(run.network(problem.inputs)) - problem.target_columns
     assert run.evidence["risk"] == pytest.approx(np.mean(residual**2), rel=1e-12)

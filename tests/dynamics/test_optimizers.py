@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.update import Batches, seeds_of
+from deeplin.dynamics.minibatches import draw_rows, key_words
 
 STEPS = 25
 KEYS = jax.random.split(jax.random.key(3), 3)
@@ -52,6 +52,12 @@ def gradient(weights, X, Y, activation="linear"):
     )
 
 
+def drawn(key, steps, samples, size):
+    """Rows of the mini-batches of one run, (steps, size)."""
+    draw = jax.vmap(partial(draw_rows, samples=samples, size=size), (None, 0))
+    return np.asarray(draw(key_words(key), np.array(steps, np.int32)))
+
+
 def plain_loop(rows, weights, activation, options, member):
     """Descent written out: gradients by autodiff on the rows, one network, one step at a time."""
     rates = options.get("learning_rate", 0.01)
@@ -59,7 +65,7 @@ def plain_loop(rows, weights, activation, options, member):
     size = options.get("batch_size")
     batches = None
     if size is not None:
-        batches = Batches(seeds_of(options["key"], 3), len(rows[0]), size).rows(0, STEPS)[member]
+        batches = drawn(options["key"][member], range(STEPS), len(rows[0]), size)
 
     velocity = [np.zeros_like(w) for w in weights]
     for step in range(STEPS):
@@ -99,28 +105,19 @@ def test_every_option_is_a_plain_loop(rows, name, activation, layout):
 # --- mini-batches ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("samples", "size"), [(50, 10), (7, 7), (5000, 3)])
-def test_rows_of_a_batch_are_those_of_a_shuffle_in_whole_numbers(samples, size):
-    """The definition of version 0.2, one swap after the other: SplitMix64 and Fisher-Yates."""
-    word, golden = 2**64 - 1, 0x9E3779B97F4A7C15
-
-    def mix(z: int) -> int:
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & word
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & word
-        return z ^ z >> 31
-
-    seeds = seeds_of(jax.random.key(3), 2)
-    found = Batches(seeds, samples, size).rows(4, 5)
-    for run, seed in enumerate(map(int, seeds)):
-        for step in range(4, 9):
-            state, order = mix(seed ^ mix(step + golden & word)), list(range(samples))
-            for r in range(size):
-                state = state + golden & word
-                other = r + int((samples - r) * ((mix(state) >> 11) * 2.0**-53))
-                order[r], order[other] = order[other], order[r]
-            assert found[run, step - 4].tolist() == order[:size]
-    if (samples, size) == (50, 10):
-        assert found[0, 0].tolist() == [35, 0, 20, 5, 38, 46, 29, 26, 42, 1]
+@pytest.mark.parametrize(("samples", "size"), [(50, 10), (7, 7), (5000, 3), (9, 1)])
+def test_rows_of_a_batch_are_a_set_drawn_by_floyds_algorithm(samples, size):
+    """Bentley and Floyd (1987), with sets of Python, from the numbers that JAX draws."""
+    key = jax.random.key(3)
+    found = drawn(key, range(4, 9), samples, size)
+    for step in range(4, 9):
+        numbers = jax.random.uniform(jax.random.fold_in(key, step), (size,))
+        chosen = set()
+        for last, number in zip(range(samples - size, samples), numbers, strict=True):
+            row = int(float(number) * (last + 1))
+            chosen.add(last if row in chosen else row)
+        assert len(chosen) == size
+        assert chosen == set(found[step - 4].tolist())
 
 
 def test_a_network_sees_its_own_batches_however_it_is_grouped(rows):
@@ -148,6 +145,15 @@ def test_the_whole_data_as_a_batch_is_full_descent(rows):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
+def test_keys_of_any_generator_give_batches_that_do_not_depend_on_the_grouping(rows):
+    problem, nets = dl.Problem.from_data(*rows), networks()
+    keys = jax.random.split(jax.random.key(2, impl="rbg"), 3)
+    together = dl.gradient_descent(problem, nets, 0.01, 5, batch_size=5, key=keys)
+    one = jax.tree.map(lambda leaf: leaf[1], nets)
+    alone = dl.gradient_descent(problem, one, 0.01, 5, batch_size=5, key=keys[1])
+    assert np.array_equal(together.network.weights[0][1], alone.network.weights[0])
+
+
 def test_pieces_and_records_do_not_change_the_batches(rows):
     problem, nets = dl.Problem.from_data(*rows), networks()
     options = {"batch_size": 5, "key": KEYS}
@@ -158,31 +164,11 @@ def test_pieces_and_records_do_not_change_the_batches(rows):
 
 def test_all_batches_are_equally_likely():
     """C(5, 2) = 10 batches in 20 000 draws: χ² with 9 degrees of freedom, below its 1 − 1e-4."""
-    drawn = Batches(seeds_of(KEYS[0], None), 5, 2).rows(0, 20_000)[0]
+    batches = drawn(KEYS[0], range(20_000), 5, 2)
     pairs = list(itertools.combinations(range(5), 2))
-    counts = [np.sum((np.sort(drawn, axis=1) == pair).all(axis=1)) for pair in pairs]
+    counts = [np.sum((np.sort(batches, axis=1) == pair).all(axis=1)) for pair in pairs]
     assert sum(counts) == 20_000  # two different rows each time
     assert sum((c - 2000) ** 2 / 2000 for c in counts) < 33.7
-
-
-def test_the_rows_of_a_batch_are_those_of_a_shuffle_from_its_seed():
-    """SplitMix64 and Fisher–Yates with Python's own whole numbers."""
-    mask, golden = 2**64 - 1, 0x9E3779B97F4A7C15
-
-    def mix(word):
-        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & mask
-        return word ^ (word >> 31)
-
-    seed, expected = int(seeds_of(KEYS[1], None)[0]), []
-    for step in range(40, 50):
-        order, word = list(range(11)), mix(seed ^ mix((step + golden) & mask))
-        for r in range(4):
-            word = (word + golden) & mask
-            other = r + int((11 - r) * ((mix(word) >> 11) * 2.0**-53))
-            order[r], order[other] = order[other], order[r]
-        expected.append(order[:4])
-    assert Batches(seeds_of(KEYS[1], None), 11, 4).rows(40, 10)[0].tolist() == expected
 
 
 def test_a_goal_is_the_risk_on_all_rows(rows, layout):
@@ -325,7 +311,7 @@ def test_contradictory_options_are_refused_with_a_reason(rows, options, words):
 
 def test_batches_need_rows(rows):
     whole = dl.Problem.from_data(*rows)
-    moments = np.asarray(whole.targets.T @ whole.targets / 20)
+    moments = whole.targets.T @ whole.targets / 20
     problem = dl.Problem.from_moments(whole.covariance, whole.cross_moment, moments, 20)
     with pytest.raises(dl.InputError, match="mini-batches"):
         dl.gradient_descent(problem, networks(), 0.1, 3, batch_size=5, key=KEYS)

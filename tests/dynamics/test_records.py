@@ -36,7 +36,7 @@ def test_every_record_is_where_a_run_of_so_many_steps_ends(options, rng, monkeyp
     X = rng.normal(size=(20, 3))
     Y = X @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(20, 2))
     problem, keys = dl.Problem.from_data(X, Y), jax.random.split(jax.random.key(0), 19)
-    nets, rates = dl.initialize.gaussian(keys, (3, 4, 3, 2), 0.5), np.geomspace(0.01, 2, 19)
+    nets, rates = dl.initialize.gaussian(keys, (3, 4, 3, 2), 0.5), np.geomspace(0.003, 2, 19)
     options = {"gap": 0.05, "key": keys if "batch_size" in options else None} | options
     monkeypatch.setattr("deeplin.dynamics.run.RECORDS_PER_CALL", 4)
     run = dl.gradient_descent(problem, nets, rates, 100, record_every=7, record="risk", **options)
@@ -123,7 +123,7 @@ def test_the_risk_in_evidence_is_that_of_the_network_returned(problem, activatio
     goal = np.median(dl.gradient_descent(problem, nets, rates, 100).evidence["risk"][:6])
     run = dl.gradient_descent(problem, nets, rates, 300, loss_target=goal)
     assert {"stopped", "converged", "diverged"} == set(run.status)
-    residual = jax.vmap(lambda net: net(problem.inputs) - problem.targets)(run.network)
+    residual = jax.vmap(lambda net: net(problem.inputs) - problem.target_columns)(run.network)
     exact = np.mean(np.square(np.asarray(residual)), axis=(1, 2))
     np.testing.assert_allclose(run.evidence["risk"], exact, rtol=1e-12)
 

@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp, kstest
 
 import deeplin as dl
 from deeplin.dynamics import simulate_wide
-from deeplin.dynamics.update import key_words
+from deeplin.dynamics.minibatches import key_words
 from deeplin.dynamics.wide_run import ReducedStart
 
 DRAWS = 400
@@ -88,7 +88,7 @@ def test_the_outside_part_is_gaussian_beside_the_data_and_independent_of_the_ins
 def test_the_final_risk_is_distributed_as_that_of_full_networks(data):
     runs, width, rate, steps = 150, 20, 0.02, 300
     rng = np.random.default_rng(3)
-    population = dl.problems.Population(rng.normal(size=(9, 2)), rng.uniform(0.1, 1, 9))
+    population = dl.problems.Population(rng.normal(size=(2, 9)), rng.uniform(0.1, 1, 9))
     keys = jax.random.split(jax.random.key(4), runs)
     wide = simulate_wide(
         data,
@@ -108,7 +108,7 @@ def test_the_final_risk_is_distributed_as_that_of_full_networks(data):
         weights = dense_network.descend(
             data.inputs, data.targets, [first, np.eye(width), last], rate / 2, steps
         )
-        full.append(population.risk(dense_network.product(weights).T))
+        full.append(population.risk(dense_network.product(weights)))
     assert ks_2samp(wide.risk, full).pvalue > SURE
 
 

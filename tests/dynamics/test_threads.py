@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin import execution
 from deeplin.dynamics import engine
 from deeplin.dynamics.engine import FIRST_WORK, GROWTH, PIECE_SECONDS, Pace
 from deeplin.execution import map_in_threads, thread_count
@@ -73,14 +72,14 @@ def test_chunks_and_threads_do_not_change_a_run_to_the_last_bit(monkeypatch):
 
 
 def test_a_compiler_that_does_not_know_the_option_compiles_without_it(monkeypatch):
-    monkeypatch.setattr(execution, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
-    execution._in_place.cache_clear()
+    monkeypatch.setattr(engine, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
+    engine._in_place.cache_clear()
     try:
-        double = execution.compiled_in_place(lambda x: 2 * x)
+        double = engine.compiled_in_place(lambda x: 2 * x)
         assert float(double(21.0)) == 42
-        assert execution._in_place() is None
+        assert engine._in_place() is None
     finally:
-        execution._in_place.cache_clear()
+        engine._in_place.cache_clear()
 
 
 def test_pieces_grow_while_they_are_quick(monkeypatch):
@@ -101,4 +100,3 @@ def test_pieces_grow_while_they_are_quick(monkeypatch):
     assert steady == pytest.approx([64, 64 * GROWTH, 800, 124], abs=1)
     assert pieces(Pace(work), 1500, PIECE_SECONDS / 64) == [64] * 23 + [28]
     assert pieces(Pace(work), 60, 1e-6) == [60]
-    assert max(pieces(Pace(work, most=100), 1500, 1e-6)) == 100

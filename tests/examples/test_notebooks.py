@@ -28,7 +28,7 @@ def test_there_are_three():
     assert len(NOTEBOOKS) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 # The kernel's transport warns about itself; nothing of that is ours.
 @pytest.mark.filterwarnings("ignore")

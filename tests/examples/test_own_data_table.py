@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.training.critical_rate import SETTLED
+from deeplin.training.measured_rate import SETTLED
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_data_table.py"
 

@@ -1,15 +1,17 @@
-"""The page as a file and from its server, and a browser that may talk to nothing else."""
+"""The page as a file, and a browser that may talk to nothing else."""
 
 import json
 import re
 import shutil
 import subprocess
 import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
 from deeplin.explorer.build import PAGE, page
-from deeplin.explorer.serve import Explorer
 
 NODE = shutil.which("node")
 PATIENCE = 120_000
@@ -23,18 +25,10 @@ console.log(JSON.stringify(api[name](input)));
 
 @pytest.fixture(scope="session")
 def page_file(tmp_path_factory):
-    """The page on disk, without certificates."""
+    """The page on disk."""
     path = tmp_path_factory.mktemp("page") / "page.html"
     path.write_text(page(), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="session")
-def explorer():
-    with Explorer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 class Visitor:
@@ -102,11 +96,11 @@ def visitor_of():
 
 
 @pytest.fixture
-def visit(browser, explorer):
+def visit(browser, page_file):
     visitors = []
 
-    def open_page(link="", url=None, **options):
-        visitors.append(Visitor(browser, url or explorer.url, link, **options))
+    def open_page(link="", **options):
+        visitors.append(Visitor(browser, page_file.as_uri(), link, **options))
         return visitors[-1]
 
     yield open_page
@@ -120,6 +114,45 @@ def calculator(browser, page_file):
     visitor = Visitor(browser, page_file.as_uri())
     yield visitor.page
     visitor.close()
+
+
+class _Files(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def evaluate(browser):
+    """Evaluate JavaScript beside the page's modules, which `import("/random.js")` loads."""
+    handler = partial(_Files, directory=str(PAGE))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/inputs.json")
+        yield page.evaluate
+        page.close()
+        server.shutdown()
+
+
+DATA = """async (state) => {
+  const { synthetic } = await import("/problem.js");
+  const { X, Y } = synthetic(state);
+  return [Array.from(X), Array.from(Y)];
+}"""
+
+
+@pytest.fixture(scope="session")
+def data_of(evaluate):
+    """The synthetic data (X, Y) that the page draws for its settings."""
+
+    def draw(settings):
+        X, Y = evaluate(DATA, settings)
+        return (
+            np.reshape(X, (settings["samples"], settings["dimension"])),
+            np.reshape(Y, (settings["samples"], settings["outputs"])),
+        )
+
+    return draw
 
 
 @pytest.fixture

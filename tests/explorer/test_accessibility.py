@@ -109,15 +109,6 @@ def test_empty_panels_say_why(visit):
     assert "no neighbor to be aligned with" in pictures
 
 
-def test_theorems_fit_on_a_phone(visit):
-    visitor = visit(
-        "#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10",
-        viewport={"width": 390, "height": 844},
-    )
-    visitor.verdict("statements on the first run")
-    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
 def test_plots_stay_at_twice_the_zoom(visit):
     visitor = visit(QUICK, viewport={"width": 640, "height": 400}, device_scale_factor=2).drawn()
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 640

@@ -77,7 +77,7 @@ def test_double_descent_is_least_squares_of_least_norm_on_the_first_inputs(ask):
         assert found["excess_risk"][at] == pytest.approx(risk, rel=1e-8)
         rest = np.sum(spectrum[used:, None] * truth[used:] ** 2)  # inputs left out are noise
         noise = np.sqrt(0.3**2 + rest / q)
-        rows = dl.Population(truth[:used], spectrum[:used], noise=noise)
+        rows = dl.Population(truth[:used].T, spectrum[:used], noise=noise)
         expected = dl.theory.ridgeless_risk(rows, samples=n)
         if np.isfinite(expected.variance):
             total = found["bias"][at] + found["variance"][at]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.explorer.answers import data_of
 from deeplin.explorer.build import inputs
 
 pytestmark = pytest.mark.browser
@@ -87,7 +86,7 @@ def test_drawing_follows_a_dragged_slider(visit):
     visitor.page.mouse.up()
 
 
-def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit):
+def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit, data_of):
     visitor = visit("#depth=4&scale=0.6&learning_rate=0.15&steps=300&seeds=1").drawn()
     found = visitor.page.evaluate(
         """() => { const { result } = deeplin.shown();
@@ -226,26 +225,6 @@ def test_wide_page_trains_a_billion_units(visit):
     visitor.said("vanishes")
 
 
-def test_theorems_come_from_the_server_and_rounding_is_called_so(visit):
-    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
-    visitor.verdict("statements on the first run of gradient descent")
-    assert "FM-L8" in visitor.text("certificate")
-    assert visitor.page.locator("#certificate math").count() > 20
-    rows = [
-        row.locator("td").all_text_contents()
-        for row in visitor.page.locator("#certificate tr").all()[1:]
-    ]
-    rounded = [row for row in rows if "rounding" in row[3]]
-    assert len(rounded) > 5
-    for row in rounded:
-        assert " = " in row[2]
-        assert row[3].startswith("0 (within ±")
-    for mark, _, sides, margin in rows:
-        if mark == "✓" and "rounding" not in margin:
-            assert not margin.startswith("−")  # what holds has a margin, or is equal to rounding
-        assert "10⁻¹⁵ ≤ 0" not in sides
-
-
 def test_phase_diagram_tells_what_is_not_trained_from_what_swings(visit):
     visitor = visit("#tab=phase&phase_shows=outcome&steps=300&seeds=1")
     verdict = visitor.verdict("not trained yet")
@@ -309,9 +288,3 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     assert drawing.startswith("<svg")
     assert ("Width m: 10000" if page == "wide" else "Depth L: 2") in drawing
     assert visitor.page.locator("#verdict b").text_content()[:20] in drawing
-
-
-def test_theorems_refuse_what_they_do_not_apply_to(visit):
-    visitor = visit("#tab=theorems&weight_decay=0.1")
-    visitor.said("without weight decay")
-    assert visitor.page.locator("#message").is_visible()

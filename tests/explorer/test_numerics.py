@@ -8,12 +8,16 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 import deeplin as dl
-from deeplin.explorer.answers import Random
 
 pytestmark = pytest.mark.browser
 DESCENT = 1e-8
 """Same arithmetic in another order: hundreds of steps keep eight digits."""
 SHARPNESS = 1e-6
+UNIFORM = """async ([seed, stream, count]) => {
+  const { Random } = await import("/random.js");
+  const random = new Random(seed, stream);
+  return Array.from({ length: count }, () => random.uniform());
+}"""
 SHAPES = {
     "one output": (20, [4, 5, 5, 1]),
     "three outputs": (30, [5, 4, 6, 3]),
@@ -76,7 +80,9 @@ def test_read_out_is_part_of_the_network(ask):
     options = {"learning_rate": 0.01, "steps": 40, "record_every": 40}
     found = ask("train", question(X, Y, weights, readout=readout.tolist(), **options))
     problem = problem_of(X, Y)
-    run = dl.gradient_descent(problem, dl.Network(weights, readout), 0.01, 40, record_every=40)
+    run = dl.gradient_descent(
+        problem, dl.Network(weights, readout=readout), 0.01, 40, record_every=40
+    )
     np.testing.assert_allclose(found["risk"], run.records["risk"], rtol=DESCENT)
     exact = dense_sharpness(problem, run.network)
     assert found["sharpness"][-1] == pytest.approx(exact, rel=SHARPNESS)
@@ -120,14 +126,15 @@ def test_nesterov_and_weight_decay_follow_their_formulas(ask):
     assert found["sharpness"][-1] == pytest.approx(shifted, rel=SHARPNESS)
 
 
-def test_batches_are_drawn_without_replacement_and_followed(ask):
+def test_batches_are_drawn_without_replacement_and_followed(ask, evaluate):
     X, Y, weights = random_case(9, 10, [3, 3, 1])
     options = {"learning_rate": 0.02, "steps": 25, "batch_size": 4, "seed": 3}
     found = ask("train", question(X, Y, weights, **options))
-    random, rows, layers = Random(3, 5), np.arange(10), list(weights)
+    uniform = iter(evaluate(UNIFORM, [3, 5, 100]))
+    rows, layers = np.arange(10), list(weights)
     for _ in range(25):
         for i in range(4):  # the first steps of a shuffle
-            j = i + int(random.uniform() * (10 - i))
+            j = i + int(next(uniform) * (10 - i))
             rows[[i, j]] = rows[[j, i]]
         assert len(set(rows[:4])) == 4
         slopes = slopes_of(X[rows[:4]], Y[rows[:4]], layers)
@@ -230,7 +237,7 @@ def test_wide_reduction_is_the_full_network(ask):
     theta = np.linalg.multi_dot([np.asarray(W) for W in run.network.weights[::-1]]).T
     np.testing.assert_allclose(found["theta"], theta, rtol=DESCENT, atol=1e-10)
     assert found["width"] == 8
-    distance = np.sum((theta - problem.optimum) ** 2)
+    distance = np.sum((theta.T - problem.optimum) ** 2)
     assert found["distance"] == pytest.approx(distance, rel=DESCENT)
 
 
@@ -267,26 +274,26 @@ def test_wrong_arrays_get_a_sentence(calculator, change, words):
 def test_risk_of_a_wide_network_is_taken_apart_as_in_the_library(ask):
     spectrum = [1.0] * 3 + [0.05] * 37
     data = dl.problems.synthetic.from_spectrum(6, spectrum, samples=8, outputs=2, noise=0.5)
-    population = dl.Population(np.asarray(data.truth), data.spectrum, noise=0.5)
+    population = dl.Population(data.truth, data.spectrum, noise=0.5)
     rng = np.random.default_rng(4)
     first, last = 0.1 * rng.normal(size=(30, 40)), rng.normal(size=(2, 30))
     problem = data.problem
     found = ask("wide", {
-        "X": problem.inputs.tolist(), "y": problem.targets.tolist(), "first": first.tolist(),
+        "X": problem.inputs.tolist(), "y": problem.target_columns.tolist(), "first": first.tolist(),
         "last": last.tolist(), "depth": 3, "learning_rate": 0.002, "max_steps": 20_000,
         "loss_target": 1e-12,
-        "population": {"spectrum": spectrum, "optimum": data.truth.tolist(), "noise": 0.5},
+        "population": {"spectrum": spectrum, "optimum": data.truth.T.tolist(), "noise": 0.5},
     })  # fmt: skip
     assert found["status"] == "converged"
-    theirs = dl.theory.risk_split(problem, population, np.array(found["theta"]))
+    theirs = dl.theory.risk_split(problem, population, np.array(found["theta"]).T)
     for ours, name in (("risk", "total"), *((n, n) for n in ("bias", "variance", "noise", "xi"))):
         assert found[ours] == pytest.approx(float(getattr(theirs, name)), rel=1e-8)
     assert found["bound"] == pytest.approx(float(theirs.bound), rel=1e-8)
-    assert found["index"] == dl.theory.effective_index(spectrum, 8)
+    assert found["index"] == dl.theory.bounds.effective_index(spectrum, 8)
     theta = np.array(found["theta"])
     basis = np.linalg.qr(problem.inputs.T)[0]
     perpendicular = np.linalg.norm(theta - basis @ (basis.T @ theta))
-    bound = dl.theory.interpolation_bound(population, 8, perpendicular)
+    bound = dl.theory.bounds.interpolation_bound(population, 8, perpendicular)
     for name in ("bias", "variance", "xi"):
         exact = float(getattr(bound, name))
         assert found["interpolation_bound"][name] == pytest.approx(exact, rel=1e-8)

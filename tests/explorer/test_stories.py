@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.explorer.answers import Random, data_of
 from deeplin.explorer.build import inputs, presets
 
 pytestmark = pytest.mark.browser
@@ -13,17 +12,25 @@ TRAINED = [name for name, preset in presets().items() if "tab" not in preset["st
 
 
 @pytest.fixture(scope="module")
-def told(browser, page_file, visitor_of):
-    """What `current()` says of each preset when it is loaded, and after each of its moves."""
+def told(browser, page_file, visitor_of, data_of):
+    """What `current()` says of each preset when it is loaded, and after each of its moves.
+
+    With it go the data (X, Y) that the page has drawn.
+    """
     visitor = visitor_of(browser, page_file.as_uri()).drawn()
     found = {}
+
+    def look():
+        shown = visitor.page.evaluate("deeplin.current()")
+        return shown | {"data": data_of(shown["settings"])}
+
     for name in visitor.page.evaluate("deeplin.presets"):
         visitor.page.evaluate("(name) => deeplin.load(name)", name)
-        found[name] = [visitor.page.evaluate("deeplin.current()")]
+        found[name] = [look()]
         for step in presets()[name]["steps"]:
             if "move" in step:
                 visitor.drawn(visitor.page.locator("#story-steps .now .do").click)
-                found[name].append(visitor.page.evaluate("deeplin.current()"))
+                found[name].append(look())
     yield found
     visitor.close()
 
@@ -48,7 +55,10 @@ def statuses(shown):
 
 
 def risk_jumps_up_and_comes_down(shown):
-    return all(run.max() > 1.3 * run[0] and run[-1] < run[0] / 2 for run in runs(shown, "risk"))
+    return all(
+        risk.max() > 1.3 * risk[0] and risk[-1] < risk[0] / 2 and sharpness[0] > threshold(shown)
+        for risk, sharpness in zip(runs(shown, "risk"), runs(shown, "sharpness"), strict=True)
+    ) and bool(np.all(edges(shown) < 1))
 
 
 def risk_falls_at_every_step(shown):
@@ -82,7 +92,7 @@ def final_sharpness(shown):
 
 
 def problem_of(shown):
-    X, Y = data_of(shown["settings"])
+    X, Y = shown["data"]
     return dl.Problem.from_data(X, Y[:, 0])
 
 
@@ -154,7 +164,8 @@ def classes_are_learned(shown):
 SETTLES = ["sharpening", "catapult", "critical", "small", "residual", "logistic"]
 CLAIMS = {  # story: what its first picture shows, and all stories whose settings show the same
     "sharpening": (sharpness_grows_below_the_threshold, ["sharpening", "small"]),
-    "edge": (sharpness_is_at_the_edge, ["edge"]),
+    "edge": (sharpness_is_at_the_edge, ["edge", "relu"]),
+    "relu": (sharpness_is_at_the_edge, ["edge", "relu"]),
     "catapult": (risk_jumps_up_and_comes_down, ["catapult"]),
     "critical": (every_run_settles_below_the_critical_rate, SETTLES),
     "small": (sharpness_ends_balanced, ["small"]),
@@ -175,10 +186,10 @@ def test_story_holds_for_its_settings_and_fails_for_those_of_others(told, name):
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [("Catapult", "catapult"), ("Edge of stability", "edge")]
+    ("words", "names"), [("Catapult", ["catapult"]), ("Edge of stability", ["edge", "relu"])]
 )
-def test_verdict_names_what_only_one_story_shows(told, words, name):
-    assert [other for other in TRAINED if words in told[other][0]["verdict"]] == [name]
+def test_verdict_names_what_only_its_stories_show(told, words, names):
+    assert [other for other in TRAINED if words in told[other][0]["verdict"]] == names
 
 
 def test_runs_that_swing_are_told_from_runs_that_are_not_trained_yet(told, visit):
@@ -194,6 +205,12 @@ def test_catapult_starts_above_the_threshold_and_is_gone_at_a_smaller_rate(told)
     assert all(run[0] < threshold(after) for run in runs(after, "sharpness"))
     assert risk_falls_at_every_step(after)
     assert not risk_falls_at_every_step(before)
+
+
+def test_relu_networks_follow_twice_the_learning_rate_to_half_the_sharpness(told):
+    before, after = told["relu"]
+    assert after["settings"]["learning_rate"] == 2 * before["settings"]["learning_rate"]
+    assert sharpness_is_at_the_edge(after)
 
 
 def test_edge_follows_half_the_learning_rate_to_twice_the_sharpness(told):
@@ -247,19 +264,26 @@ def test_logistic_loss_has_its_edge_and_its_critical_rate(told):
     assert settled["critical"] == edge["critical"]
 
 
-def population_of(settings):
-    """Samples, truth and spectrum of a wide page, drawn again in Python."""
-    n, d, q = (settings[f"wide_{name}"] for name in ("samples", "dimension", "outputs"))
-    spectrum = np.where(np.arange(d) < settings["spikes"], 1.0, settings["epsilon"])
-    random = Random(settings["wide_seed"], 21)
-    truth = random.normals(q, d)
-    truth /= np.linalg.norm(truth)
-    X = random.normals(n, d) * np.sqrt(spectrum)
-    Y = X @ truth.T + settings["wide_noise"] * random.normals(n, q)
-    return X, Y, truth, spectrum
+POPULATION = """async (state) => {
+  const { X, Y, truth } = (await import("/wide.js")).populationData(state);
+  return [X, Y, truth].map((values) => Array.from(values));
+}"""
 
 
-def test_benign_overfitting_is_near_the_interpolant_and_far_better_than_zero(told):
+@pytest.fixture(scope="module")
+def population_of(evaluate):
+    """Samples and truth of a wide page as it draws them, and the spectrum of its settings."""
+
+    def draw(settings):
+        n, d, q = (settings[f"wide_{name}"] for name in ("samples", "dimension", "outputs"))
+        X, Y, truth = map(np.array, evaluate(POPULATION, settings))
+        spectrum = np.where(np.arange(d) < settings["spikes"], 1.0, settings["epsilon"])
+        return X.reshape(n, d), Y.reshape(n, q), truth.reshape(q, d), spectrum
+
+    return draw
+
+
+def test_benign_overfitting_is_near_the_interpolant_and_far_better_than_zero(told, population_of):
     benign, harmful = (shown["runs"][0] for shown in told["benign"])
     X, Y, truth, spectrum = population_of(told["benign"][0]["settings"])
     interpolant = np.linalg.lstsq(X, Y, rcond=None)[0].T
@@ -272,7 +296,9 @@ def test_benign_overfitting_is_near_the_interpolant_and_far_better_than_zero(tol
     assert harmful["excess_risk"] > 10 * zero
 
 
-def test_counterexample_is_not_benign_and_ends_away_until_its_first_layer_is_zero(told):
+def test_counterexample_is_not_benign_and_ends_away_until_its_first_layer_is_zero(
+    told, population_of
+):
     away, there = told["counterexample"]
     assert away["runs"][0]["excess_risk"] > away["runs"][0]["zero_risk"]
     X, Y, _, _ = population_of(away["settings"])
@@ -322,7 +348,9 @@ def test_guide_has_noticed_every_step_and_none_before_its_move(told, name):
 def test_settings_of_a_preset_are_shown_with_its_critical_rate(told, name):
     shown = told[name][0]
     assert shown["settings"] == DEFAULT | presets()[name]["state"] | {"story": name}
-    if shown["settings"]["loss"] == "squared":
+    if shown["settings"]["architecture"] == "relu":
+        assert shown["critical"] is None
+    elif shown["settings"]["loss"] == "squared":
         depth = shown["settings"]["depth"]
         exact = dl.theory.critical_learning_rate(problem_of(shown), depth)
         assert shown["critical"] == pytest.approx(exact, rel=1e-9)

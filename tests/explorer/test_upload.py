@@ -1,4 +1,4 @@
-"""A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
+"""A visitor's table is read in the page; broken ones get a sentence."""
 
 import json
 
@@ -60,14 +60,16 @@ def test_good_files_are_read(visit, content):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "0 line(s)"),
-        ("a\n1\n", "1 column(s)"),
+        ("", "0 lines"),
+        ("a\n1\n", "1 column"),
         ("a,b\n1,x\n2,3\n", "Line 2 of bad.csv has “x” in column “b”"),
         ("a,b\n1,2,3\n", "3 cells"),
         ("1,2\n3,4\n", "must name the columns"),
-        ("a,b\n1,2\n1,3\n", "Column “a” of bad.csv has one value only"),
+        ("a,b\n1,2\n1,3\n", "Every input of bad.csv has one value only (“a”)"),
+        ("a,b\nred,2\nblue,3\n", "No input of bad.csv is made of numbers"),
+        ("a,c,b\n1,1,2\nred,2,3\n", "Line 3 of bad.csv has “red” in column “a”"),
         ("a,b\n1,2\n2,2\n", "nothing to learn"),
-        ("a,b\n1,NA\n2,\n", "0 complete row(s)"),
+        ("a,b\n1,NA\n2,\n", "0 complete rows"),
         ("a,b\n1,Infinity\n2,3\n", "Infinity"),
         ("<script>alert(1)</script>,b\n1,z\n", "“z”"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "pass"),
@@ -79,6 +81,25 @@ def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
     give(visitor, "bad.csv", content)
     visitor.said(words)
     assert visitor.page.evaluate("deeplin.shown().state.data") == "synthetic"
+
+
+def test_what_the_command_leaves_out_the_page_leaves_out_and_names(visit, tmp_path, capsys):
+    text = text_of(table()).splitlines()
+    text = [
+        f"{line},{more}" for line, more in zip(text, ["one,kind", *["7,red"] * 40], strict=True)
+    ]
+    cells = [line.split(",") for line in text]
+    path = tmp_path / "mine.csv"  # the target stays last
+    path.write_text("\n".join(",".join([*row[:3], *row[4:], row[3]]) for row in cells) + "\n")
+    visitor = visit(QUICK).drawn()
+    visitor.drawn(lambda: give(visitor, "mine.csv", path.read_text() + "1,NA,3,7,red,2\n"))
+    said = visitor.said("rows")
+    assert "40 rows, 3 inputs" in said
+    assert "1 row with missing values left out (line 42)" in said
+    assert "removed because constant: “one”" in said
+    assert "left out because not made of numbers: “kind”" in said
+    shown = visitor.page.evaluate("deeplin.current()")
+    assert shown["critical"] == pytest.approx(diagnosed(path, capsys, "--no-bias"), rel=1e-9)
 
 
 @pytest.mark.parametrize("numbered", [False, True], ids=["plain", "first column numbers rows"])
@@ -93,11 +114,11 @@ def test_page_and_command_give_the_same_critical_rate(visit, tmp_path, capsys, f
     visitor.drawn(lambda: give(visitor, "mine.csv", path.read_text()))
     assert ("“row” numbers the rows and was left out" in visitor.said("rows")) == numbered
     shown = visitor.page.evaluate("deeplin.current()")
-    assert shown["critical"] == pytest.approx(diagnosed(path, capsys, "--standardize"), rel=1e-9)
-    assert "inputs and target standardized, as `deeplin diagnose --standardize`" in shown["verdict"]
+    assert shown["critical"] == pytest.approx(diagnosed(path, capsys, "--no-bias"), rel=1e-9)
+    assert "inputs and target standardized, as `deeplin diagnose --no-bias`" in shown["verdict"]
     reading = dl.read_problem(path, "target", standardize=True)  # the target is centered only
-    own = dl.diagnose(reading.problem, [3], initialization=None).advice[0].critical_learning_rate
-    said = shown["verdict"].split("--standardize`; ")[1].split(" for the target in its own")[0]
+    own = dl.critical_learning_rate(reading.problem, 3)
+    said = shown["verdict"].split("--no-bias`; ")[1].split(" for the target in its own")[0]
     assert number(said) == pytest.approx(own, rel=5e-3)  # three digits
     visitor.drawn(lambda: visitor.page.locator("#input-target_scale").select_option("own"))
     shown = visitor.page.evaluate("deeplin.current()")
@@ -110,7 +131,7 @@ def diagnosed(path, capsys, *options):
     command = ["diagnose", str(path), "--target", "target", "--depth", "3", "--json", *options]
     with pytest.raises(SystemExit, match="0"):
         main(command)
-    return json.loads(capsys.readouterr().out)["advice"][0]["critical_learning_rate"]
+    return json.loads(capsys.readouterr().out)["depths"][0]["critical_learning_rate"]
 
 
 def number(text):
@@ -143,18 +164,7 @@ def test_numbers_are_not_classes(visit):
     visitor.said("does not have two distinct values")
 
 
-def test_large_file_is_read_by_the_server(visit):
-    values = table(rows=60_000, seed=1)
+def test_large_file_is_refused_with_what_reads_it(visit):
     visitor = visit(QUICK).drawn()
-    visitor.drawn(lambda: give(visitor, "large.csv", text_of(values)))
-    assert "large.csv: 60000 rows, 3 inputs" in visitor.said("read by the local server")
-    theory = visitor.page.evaluate("deeplin.shown().result.theory")
-    assert theory["exact"] == pytest.approx(minimal_sharpness(values, 3), rel=1e-8)
-    visitor.page.locator("#input-architecture").select_option("relu")
-    visitor.said("need its rows")
-
-
-def test_large_file_is_refused_where_there_is_no_server(visit, page_file):
-    visitor = visit(QUICK, url=page_file.as_uri()).drawn()
     give(visitor, "large.csv", "1," * 1_100_000)
-    assert "deeplin explore" in visitor.said("larger than 2 MB")
+    assert "deeplin diagnose" in visitor.said("larger than 2 MB")

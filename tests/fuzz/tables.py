@@ -2,16 +2,18 @@
 
 import gzip
 import io
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
-import pyarrow.ipc
 import pyarrow.parquet
-from answers import complaint
+from answers import complaint, raised
 
-FORMATS = ("csv", "tsv", "csv.gz", "parquet", "feather", "arrow", "npy", "npz")
+import deeplin as dl
+
+FORMATS = ("csv", "tsv", "csv.gz", "parquet", "feather")
 CELLS = ("", "?", "nan", "inf", "-inf", "NA", "1e400", "1,5", "2024-02-30", "x", '"', "'", "0x1f")
 CELLS += ("1e-320", "-0", "9007199254740993", "1_000", "true", "é", "\x00", "１２", "+3", " 4 ")
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 1e-160, 1e160, 2.0**53 + 2)
@@ -19,6 +21,35 @@ SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 1e-160, 1e
 
 def check(rng: np.random.Generator, folder) -> str | None:
     """One table, one command: what is wrong with the answer, if anything."""
+    path, frame = _file(rng, folder)
+    return complaint(_command(path, frame, rng, folder))
+
+
+def check_reading(rng: np.random.Generator, folder) -> str | None:
+    """One table, only read, in memory or in chunks: what is wrong, if anything."""
+    path, _ = _file(rng, folder)
+    options = {"missing": str(rng.choice(["refuse", "drop", "median"]))}
+    for name in ("encode", "standardize", "intercept"):
+        options[name] = bool(rng.random() < 0.3)
+    if rng.random() < 0.3:
+        options |= {
+            "memory": int(rng.choice([10, 300, 3000])),
+            "chunk_rows": int(rng.integers(1, 20)),
+        }
+    options |= {"thousands": str(rng.choice([".", ",", " ", "'"]))} if rng.random() < 0.1 else {}
+    options |= {"test_share": 0.2} if rng.random() < 0.1 else {}
+    try:
+        problem = dl.read_problem(path, "y", **options).problem
+    except dl.InputError:
+        return None
+    except Exception as error:
+        return raised(error)
+    finite = problem.inputs is None or np.isfinite(problem.inputs).all()
+    return None if finite else "inputs that are not finite"
+
+
+def _file(rng: np.random.Generator, folder) -> tuple[Path, pd.DataFrame]:
+    """A table in a file, half of them damaged."""
     frame = _frame(rng)
     kind = str(rng.choice(FORMATS))
     data = _bytes(frame, kind, rng)
@@ -27,7 +58,7 @@ def check(rng: np.random.Generator, folder) -> str | None:
     suffix = kind if rng.random() < 0.95 else str(rng.choice(FORMATS))
     path = folder / f"table.{suffix}"
     path.write_bytes(data)
-    return complaint(_command(path, frame, kind, rng, folder))
+    return path, frame
 
 
 # --- tables ------------------------------------------------------------------------------------
@@ -121,17 +152,11 @@ def _bytes(frame: pd.DataFrame, kind: str, rng: np.random.Generator) -> bytes:
         text = _text(frame, kind, rng)
         return gzip.compress(text) if kind == "csv.gz" else text
     buffer = io.BytesIO()
-    if kind in ("npy", "npz"):
-        _numpy(frame, kind, rng, buffer)
-        return buffer.getvalue()
     table = _arrow(frame, rng)
     if kind == "parquet":
         pyarrow.parquet.write_table(table, buffer, row_group_size=int(rng.integers(1, 50)))
-    elif kind == "feather":
-        pyarrow.feather.write_feather(table, buffer)
     else:
-        with pa.ipc.new_stream(buffer, table.schema) as writer:
-            writer.write_table(table, max_chunksize=int(rng.integers(1, 50)))
+        pyarrow.feather.write_feather(table, buffer, chunksize=int(rng.integers(1, 50)))
     return buffer.getvalue()
 
 
@@ -172,24 +197,6 @@ def _typed(values: pd.Series, rng: np.random.Generator) -> pa.Array:
     return array
 
 
-def _numpy(frame: pd.DataFrame, kind: str, rng: np.random.Generator, buffer) -> None:
-    matrix = np.c_[tuple(_floats(frame.iloc[:, k]) for k in range(len(frame.columns)))]
-    kinds = [np.float64, np.float32, np.int64, np.uint8, np.complex128, "U5", np.float16, bool]
-    with np.errstate(all="ignore"):
-        array = matrix.astype(kinds[rng.choice(8, p=[0.65] + 7 * [0.05])])
-    if kind == "npy":
-        shapes = [array, array[:, 0], array[None], np.asfortranarray(array), array[:0]]
-        np.save(buffer, shapes[rng.choice(5, p=[0.8] + 4 * [0.05])])
-        return
-    parts = {"X": array[:, :-1], "y": array[:, -1]}
-    if rng.random() < 0.1:
-        parts["X[0]"] = array[:, 0]
-    if rng.random() < 0.1:
-        parts["z"] = array[: max(1, len(array) - 1), 0]
-    save = np.savez_compressed if rng.random() < 0.5 else np.savez
-    save(buffer, **parts)
-
-
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
     """Bytes cut, changed, inserted, removed, repeated."""
     for _ in range(rng.integers(1, 4)):
@@ -212,14 +219,15 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
 # --- commands ----------------------------------------------------------------------------------
 
 
-def _command(path, frame, kind: str, rng: np.random.Generator, folder) -> list:
+def _command(path, frame, rng: np.random.Generator, folder) -> list:
     names = [str(name) for name in frame.columns]
-    likely = "y" if kind != "npy" else "-1"
-    targets = [likely, "-1", "0", "X", "X[0]", "absent", "", names[rng.integers(len(names))]]
+    targets = ["y", "-1", "0", "X", "X[0]", "absent", "", names[rng.integers(len(names))]]
     arguments = ["--target", targets[rng.choice(8, p=[0.79] + 7 * [0.03])]]
-    for flag in ("--standardize", "--intercept", "--encode"):
+    for flag in ("--raw", "--no-intercept", "--encode"):
         arguments += [flag] if rng.random() < 0.3 else []
-    arguments += ["--missing", "drop"] if rng.random() < 0.4 else []
+    arguments += ["--missing", str(rng.choice(["drop", "median"]))] if rng.random() < 0.5 else []
+    if rng.random() < 0.05:
+        arguments += ["--thousands", str(rng.choice([".", ",", " ", "x"]))]
     if rng.random() < 0.05:
         arguments += ["--ignore", str(rng.choice(["x0", "-1", "absent"]))]
     arguments += ["--target", "x0"] if rng.random() < 0.05 else []

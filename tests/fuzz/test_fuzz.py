@@ -1,13 +1,26 @@
-"""A short, deterministic part of `make fuzz`: damaged inputs and no traceback."""
+"""A short, deterministic part of `make fuzz`: no traceback, and no false alarm."""
+
+import warnings
 
 import calls
 import numpy as np
 import pytest
 import runs
 import tables
+import true_runs
 from answers import complaint
 
 
+def test_damaged_tables_are_read_or_answered_with_a_sentence(tmp_path):
+    found = [
+        (number, what)
+        for number in range(300)
+        if (what := tables.check_reading(np.random.default_rng([0, 4, number]), tmp_path))
+    ]
+    assert found == []
+
+
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("part", "module", "count"), [(0, tables, 120), (1, runs, 40), (2, calls, 150)]
 )
@@ -17,6 +30,18 @@ def test_damaged_inputs_are_answered_with_sentences(tmp_path, part, module, coun
         for number in range(count)
         if (what := module.check(np.random.default_rng([0, part, number]), tmp_path))
     ]
+    assert found == []
+
+
+@pytest.mark.extended
+def test_no_theorem_is_violated_by_sixty_true_runs():
+    """Over cond(X) up to 1e6, 2 to 200 layers, n < d, one input, settled, cut off and diverged."""
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # unstable rates are wanted here
+        for number in range(60):
+            if what := true_runs.check(np.random.default_rng([0, 3, number])):
+                found.append((number, what))
     assert found == []
 
 

@@ -16,15 +16,15 @@ def hessian():
 
 @pytest.fixture
 def minimizer():
-    """A random network moved onto the minimisers: the first layer solves for the optimum."""
+    """A random network moved onto the minimizers: the first layer solves for the optimum."""
 
     def of(problem, key, widths, readout=None, scale=0.6):
         net = dl.initialize.gaussian(key, widths, scale)
         if readout is not None:
-            net = dl.Network(net.weights, readout)
-        optimum = jnp.asarray(problem.optimum).reshape(problem.dimension, -1)
+            net = dl.Network(net.weights, readout=readout)
+        optimum = jnp.asarray(problem.optimum_columns)
         rest = backward_products(net.weights, net.readout)[1]
         first = jnp.asarray(np.linalg.lstsq(rest.T, optimum.T)[0])
-        return dl.Network((first, *net.weights[1:]), readout)
+        return dl.Network((first, *net.weights[1:]), readout=readout)
 
     return of

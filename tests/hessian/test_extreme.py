@@ -24,7 +24,7 @@ def test_dense_agrees_with_finite_differences_of_the_gradient(problem, net):
     def gradient(vector):
         parts = np.split(vector, ends)
         weights = [p.reshape(w.shape) for p, w in zip(parts, net.weights, strict=True)]
-        slopes = linear_gradient(problem.quadratic, dl.Network(weights))
+        slopes = linear_gradient(problem.device_risk, dl.Network(weights))
         return np.concatenate([np.ravel(slope) for slope in slopes])
 
     step = 1e-5
@@ -57,7 +57,7 @@ def test_error_of_lanczos_covers_the_truth_on_a_batch_of_deep_networks(problem):
     assert np.all(np.abs(found.value - oracle.value) <= found.error + oracle.error)
 
 
-def test_auto_is_exact_at_minimisers_and_certified_elsewhere_in_one_batch(problem, minimizer):
+def test_auto_is_exact_at_minimizers_and_certified_elsewhere_in_one_batch(problem, minimizer):
     widths = (5,) * 6 + (1,)
     settled = [minimizer(problem, jax.random.key(k), widths) for k in range(3)]
     moving = [dl.initialize.gaussian(jax.random.key(k), widths, 0.5) for k in range(2)]
@@ -107,7 +107,9 @@ def test_any_loss_of_a_pytree_has_a_sharpness():
 
 def test_the_readout_is_not_a_parameter_of_a_loss_of_a_network(problem):
     readout = jnp.asarray([1.0, 2.0, 3.0])
-    net = dl.Network(dl.initialize.gaussian(jax.random.key(0), (5, 4, 3), 0.5).weights, readout)
+    net = dl.Network(
+        dl.initialize.gaussian(jax.random.key(0), (5, 4, 3), 0.5).weights, readout=readout
+    )
     inputs, targets = problem.require_data("test")
 
     def loss(network):
@@ -197,7 +199,7 @@ def test_bad_arguments_are_named(problem, net, arguments, words):
 
 
 def test_bad_subjects_are_named(problem, net):
-    with pytest.raises(dl.InputError, match="needs a Network"):
+    with pytest.raises(dl.InputError, match=r"pass a deeplin\.Network"):
         sharpness(problem, {"a": jnp.ones(3)})
     with pytest.raises(dl.InputError, match=r"pass a deeplin\.Problem"):
         sharpness(3.0, net)

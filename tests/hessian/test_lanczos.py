@@ -141,7 +141,7 @@ def test_single_precision_reports_a_single_precision_error():
 @pytest.mark.parametrize("size", [1, 2, lanczos.DENSE, lanczos.DENSE + 1])
 def test_the_top_of_many_tridiagonal_matrices_is_that_of_each(rng, size):
     diagonal, beside = rng.normal(size=(4, size)), rng.normal(size=(4, size - 1))
-    diagonal[2, 0] = np.nan  # must not touch its neighbours
+    diagonal[2, 0] = np.nan  # must not touch its neighbors
     values, vectors = lanczos._top_of_tridiagonal(diagonal, beside)
     assert np.isnan(values[2])
     for k in (0, 1, 3):

@@ -96,7 +96,7 @@ def test_alignment_is_the_share_of_the_gradient_along_each_vector(problem):
     found = hessian_spectrum(problem, net, count=3)
 
     def risk(weights):
-        residual = jnp.asarray(problem.inputs) @ dl.Network(weights).product - problem.targets[:, 0]
+        residual = jnp.asarray(problem.inputs) @ dl.Network(weights).product - problem.targets
         return jnp.mean(residual**2)
 
     slope = np.asarray(ravel_pytree(jax.jit(jax.grad(risk))(net.weights))[0])

@@ -8,7 +8,8 @@ import pytest
 
 import deeplin as dl
 from deeplin.execution import map_in_threads
-from deeplin.hessian import SharpnessTracker, following, sharpness, sharpness_along, tracking
+from deeplin.hessian import SharpnessTracker, lobpcg, sharpness, sharpness_along, tracking
+from deeplin.networks import batch_last
 
 WIDTHS = (5, 5, 5, 5, 1)
 
@@ -29,7 +30,7 @@ def every_record(problem, trajectory):
     weights = [weight.reshape(-1, *weight.shape[2:]) for weight in trajectory.weights]
     readout = trajectory.readout
     readout = None if readout is None else readout.reshape(-1, readout.shape[-1])
-    flat = dl.Network(weights, readout, trajectory.activation)
+    flat = dl.Network(weights, None, readout, trajectory.activation)
     return sharpness(problem, flat, method="lanczos")
 
 
@@ -58,7 +59,7 @@ def test_tracking_takes_a_few_products_for_each_record(problem, trajectory):
     assert found.products[1:].min() == 1
     assert found.products[1:-1].mean() <= 4
     # the record again, a search in a fresh direction, and what it finds
-    assert found.products[-1].max() <= 8 + 2 * following.SEARCH_PRODUCTS
+    assert found.products[-1].max() <= 8 + 2 * lobpcg.SEARCH_PRODUCTS
 
 
 def test_single_trajectory_has_no_batch_axis(problem, trajectory):
@@ -108,12 +109,12 @@ def test_nonlinear_networks_and_losses_are_tracked_alike(problem):
     np.testing.assert_allclose(found.value, truth, rtol=1e-5)
 
     single = jax.tree.map(lambda leaf: leaf[:, 0], run.trajectory)
-    outputs = jnp.asarray(problem.targets)
+    outputs = jnp.asarray(problem.target_columns)
 
     def loss(net):
         return jnp.mean((net(jnp.asarray(problem.inputs)) - outputs) ** 2)
 
-    records = [dl.Network([w[k] for w in single.weights], None, "gelu") for k in range(3)]
+    records = [dl.Network([w[k] for w in single.weights], activation="gelu") for k in range(3)]
     tracker = SharpnessTracker(loss)
     mine = [tracker(record).value[0] for record in records]
     np.testing.assert_allclose(mine, truth[:3, 0], rtol=1e-5)
@@ -281,7 +282,7 @@ def test_networks_do_not_depend_on_their_neighbors_nor_on_threads(problem, traje
 def test_both_layouts_find_the_same(problem, trajectory, monkeypatch):
     """Explicit products with the batch axis last, and automatic differentiation."""
     explicit = sharpness_along(problem, trajectory)
-    monkeypatch.setattr(tracking, "NARROW", 0)
+    monkeypatch.setattr(batch_last, "NARROW", 0)
     by_autodiff = sharpness_along(problem, trajectory)
     np.testing.assert_allclose(by_autodiff.value, explicit.value, rtol=1e-6)
 
@@ -292,7 +293,7 @@ def test_several_outputs_are_tracked(rng, readout):
     problem = dl.Problem.from_data(X, rng.normal(size=30 if readout else (30, 2)))
     keys = jax.random.split(jax.random.key(2), 3)
     nets = dl.initialize.gaussian(keys, (4, 3, 5, 2), np.full(3, 0.7))
-    nets = dl.Network(nets.weights, rng.normal(size=(3, 2)) if readout else None)
+    nets = dl.Network(nets.weights, readout=rng.normal(size=(3, 2)) if readout else None)
     run = dl.gradient_descent(problem, nets, 0.02, 100, record_every=5, record=("risk",))
     found = sharpness_along(problem, run.trajectory)
     truth = every_record(problem, run.trajectory).value.reshape(found.value.shape)

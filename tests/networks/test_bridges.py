@@ -1,23 +1,17 @@
 """Networks built by other libraries are the same functions here."""
 
-import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from scipy.special import erf
 
 import deeplin as dl
-from deeplin.networks.network import ACTIVATIONS, GIVES_ONE
 from deeplin.networks.torch import from_arrays, from_torch
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Tensor:
@@ -111,13 +105,9 @@ def test_a_sequential_is_the_same_function(rng, between):
     np.testing.assert_allclose(network(jnp.asarray(inputs)), module(inputs), rtol=1e-12, atol=1e-14)
 
 
-def with_ones(inputs):
-    return np.column_stack([inputs, np.ones(len(inputs))])
-
-
 @pytest.mark.parametrize("between", [Identity, ReLU, lambda: GELU("tanh"), GELU, Tanh])
-@pytest.mark.parametrize("biased", [(1, 1, 1), (0, 1, 0), (0, 0, 1)])
-def test_biases_are_weights_of_a_constant(rng, between, biased):
+@pytest.mark.parametrize("biased", [(1, 1, 1), (0, 1, 0)])
+def test_biases_are_taken_as_they_are(rng, between, biased):
     shapes = [(4, 3), (6, 4), (2, 6)]
     pairs = zip(shapes, biased, strict=True)
     biases = [rng.normal(size=shape[0]) if here else None for shape, here in pairs]
@@ -127,98 +117,12 @@ def test_biases_are_weights_of_a_constant(rng, between, biased):
     module = Sequential(first, between(), second, between(), third)
     inputs = rng.normal(size=(7, 3))
     network = from_torch(module)
-    assert network.widths[0] == 4
-    np.testing.assert_allclose(network(with_ones(inputs)), module(inputs), rtol=1e-12, atol=1e-13)
-    given = [a.values for m in (first, second, third) for a in (m.weight, m.bias) if a is not None]
-    assert len(network.parameters) == len(given)
+    assert network.widths == (3, 4, 6, 2)
+    np.testing.assert_allclose(network(inputs), module(inputs), rtol=1e-12, atol=1e-13)
+    given = [*(m.weight for m in (first, second, third)), *(m.bias for m in (first, second, third))]
+    given = [array.values for array in given if array is not None]
     for found, expected in zip(network.parameters, given, strict=True):
         np.testing.assert_array_equal(found, expected)
-    doubled = network.with_parameters([2 * array for array in given])
-    for found, expected in zip(doubled.parameters, given, strict=True):
-        np.testing.assert_array_equal(found, 2 * expected)
-
-
-def hessian_of_biased(problem, layers, activation):
-    """All entries of the Hessian of the risk in weights and biases, by nested autodiff."""
-    flat, unravel = ravel_pytree(layers)
-
-    def risk(vector):
-        (first, *others), hidden = unravel(vector), jnp.asarray(problem.inputs)
-        hidden = hidden @ first[0].T + (0 if first[1] is None else first[1])
-        for weight, bias in others:
-            hidden = ACTIVATIONS[activation](hidden) @ weight.T
-            hidden = hidden if bias is None else hidden + bias
-        return jnp.mean((hidden[:, 0] - problem.targets[:, 0]) ** 2)
-
-    return np.asarray(jax.jit(jax.hessian(risk))(flat))
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_exact", "tanh", "linear"])
-@pytest.mark.parametrize("biased", [(1, 0, 0), (1, 1, 1), (0, 1, 0)])
-def test_sharpness_with_biases_is_that_of_the_original(rng, activation, biased):
-    inputs, targets = rng.normal(size=(9, 3)), rng.normal(size=9)
-    weights = [rng.normal(size=shape) / 2 for shape in ((4, 3), (5, 4), (1, 5))]
-    pairs = zip(weights, biased, strict=True)
-    biases = [rng.normal(size=len(weight)) if here else None for weight, here in pairs]
-    original = dl.Problem.from_data(inputs, targets)
-    layers = list(zip(weights, biases, strict=True))
-    expected = np.linalg.eigvalsh(hessian_of_biased(original, layers, activation))
-    network = from_arrays(weights, biases=biases, activation=activation)
-    problem = dl.Problem.from_data(with_ones(inputs), targets)
-    for method in ("auto", "lanczos", "dense"):
-        found = dl.sharpness(problem, network, method=method)
-        np.testing.assert_allclose(found.value, expected[-1], rtol=1e-8)
-        assert len(found.vector) == len(expected)
-    lowest = dl.sharpness(problem, network, which="smallest")
-    np.testing.assert_allclose(lowest.value, expected[0], atol=1e-8 * expected[-1])
-    h = dl.hessian_spectrum(problem, network, count=len(expected))
-    np.testing.assert_allclose(h.values, expected[::-1], atol=1e-8 * expected[-1])
-
-
-def test_training_with_biases_is_that_of_the_original(rng, tmp_path):
-    inputs, targets = rng.normal(size=(9, 3)), rng.normal(size=9)
-    weights = [rng.normal(size=shape) / 2 for shape in ((4, 3), (5, 4), (1, 5))]
-    biases = [rng.normal(size=len(weight)) for weight in weights]
-    layers = list(zip(weights, biases, strict=True))
-
-    def risk(layers):
-        (first, *others), hidden = layers, jnp.asarray(inputs)
-        hidden = hidden @ first[0].T + first[1]
-        for weight, bias in others:
-            hidden = jax.nn.relu(hidden) @ weight.T + bias
-        return jnp.mean((hidden[:, 0] - targets) ** 2)
-
-    gradient = jax.jit(jax.grad(risk))
-    network = from_arrays(weights, biases=biases, activation="relu")
-    problem = dl.Problem.from_data(with_ones(inputs), targets)
-    run = dl.gradient_descent(problem, network, 0.02, 30, record_every=15, record=["sharpness"])
-    for _ in range(30):
-        slopes = gradient(layers)
-        layers = jax.tree.map(lambda value, slope: value - 0.02 * slope, layers, slopes)
-    for found, expected in zip(run.network.parameters, jax.tree.leaves(layers), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-10)
-    end = dl.sharpness(problem, run.network).value
-    np.testing.assert_allclose(run.records["sharpness"][-1], end, rtol=1e-5)
-    dl.save_run(tmp_path / "run.npz", problem, run)
-    again = dl.load_run(tmp_path / "run.npz")[1].network
-    assert dl.sharpness(problem, again).value == end
-    with pytest.raises(dl.InputError, match="weight_decay would shrink"):
-        dl.gradient_descent(problem, network, 0.02, 3, weight_decay=0.1)
-    linear = from_arrays(weights, biases=biases)
-    with pytest.warns(UserWarning, match="trained too"):
-        dl.gradient_descent(problem, linear, 0.02, 3)
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_a_constant_unit_stays_at_one(name):
-    np.testing.assert_allclose(ACTIVATIONS[name](GIVES_ONE[name]), 1, rtol=1e-15)
-
-
-def test_a_network_with_biases_refuses_data_without_the_column_of_ones(rng):
-    network = from_torch(Linear(rng.normal(size=(1, 3)), [1.0]))
-    problem = dl.Problem.from_data(rng.normal(size=(9, 3)), rng.normal(size=9))
-    with pytest.raises(dl.InputError, match="append a column of ones"):
-        dl.sharpness(problem, network)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu_exact"])
@@ -232,7 +136,7 @@ def test_descent_of_other_activations_is_that_of_autodiff(rng, activation):
     @jax.grad
     def gradient(w):
         outputs = dl.Network(w, activation=activation)(problem.inputs)
-        return jnp.mean((outputs - problem.targets) ** 2)
+        return jnp.mean((outputs - problem.target_columns) ** 2)
 
     for _ in range(20):
         slopes = gradient(weights)
@@ -247,9 +151,7 @@ def test_parameters_of_equinox_are_read_as_they_are(rng):
     biases = [layer.bias for layer in model.layers]
     network = from_arrays(weights, biases=biases, activation="tanh")
     inputs = rng.normal(size=(7, 3)).astype(weights[0].dtype)
-    np.testing.assert_allclose(
-        network(with_ones(inputs)), jax.vmap(model)(inputs), rtol=1e-6, atol=1e-6
-    )
+    np.testing.assert_allclose(network(inputs), jax.vmap(model)(inputs), rtol=1e-6, atol=1e-6)
 
 
 @pytest.fixture
@@ -311,7 +213,7 @@ def test_biases_and_evaluation_of_pytorch_are_the_same_function(torch, rng):
     network = from_torch(module.eval())
     inputs = rng.normal(size=(7, 3))
     expected = module(torch.from_numpy(inputs)).detach().numpy()
-    np.testing.assert_allclose(network(with_ones(inputs)), expected, atol=1e-14)
+    np.testing.assert_allclose(network(inputs), expected, atol=1e-14)
 
 
 def test_a_loss_of_pytorch_gets_a_true_sentence(torch, rng):
@@ -378,7 +280,7 @@ def test_arrays_of_either_orientation_give_one_network(rng):
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
-        (Sequential(Linear(np.ones((2, 2)), bias=[1.0])), "bias of layer 1 has 1 entries; pass 2"),
+        (Sequential(Linear(np.ones((2, 2)), bias=[1.0])), r"bias of layer 1 has shape \(1,\)"),
         (Sequential(Linear(np.ones((2, 2)), bias=[np.nan, 1.0])), "bias of layer 1 holds 1 NaN"),
         (Sequential(Linear(np.ones((2, 2))), Dropout(), Linear(np.ones((1, 2)))), "eval"),
         (Sequential(Linear(np.ones((2, 2))), GELU("x"), Linear(np.ones((1, 2)))), "neither"),
@@ -407,7 +309,7 @@ def test_what_is_no_network_is_refused(module, sentence):
 
 
 def test_biases_must_fit_the_layers():
-    with pytest.raises(dl.InputError, match="biases has 1 entries for 2 layers"):
+    with pytest.raises(dl.InputError, match="biases is a list of 1, for 2 layers"):
         from_arrays([np.ones((2, 2)), np.ones((1, 2))], biases=[None])
     with pytest.raises(dl.InputError, match="activation is 'elu'; pass one of linear"):
         from_arrays([np.ones((2, 2))], biases=[np.ones(2)], activation="elu")
@@ -416,30 +318,3 @@ def test_biases_must_fit_the_layers():
 def test_torch_is_not_imported():
     code = "import sys, deeplin.networks.torch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_example_follows_the_sharpness_of_a_pytorch_model(torch):
-    pytorch_sharpness = runpy.run_path(str(EXAMPLES / "pytorch_sharpness.py"))
-    X, y = pytorch_sharpness["data"](rows=12, inputs=3)
-    module = pytorch_sharpness["model"](3, width=3)
-    rows = list(pytorch_sharpness["train"](module, X, y, steps=0, every=1))
-    # The loop took one more step after its last record: ask for the Hessian before it.
-    module = pytorch_sharpness["model"](3, width=3)
-    names, values = zip(*module.named_parameters(), strict=True)
-
-    def risk(*values):
-        parameters = dict(zip(names, values, strict=True))
-        outputs = torch.func.functional_call(module, parameters, torch.from_numpy(X))
-        return torch.mean((outputs[:, 0] - torch.from_numpy(y)) ** 2)
-
-    blocks = torch.autograd.functional.hessian(risk, values)
-    hessian = np.block(
-        [
-            [block.reshape(row.numel(), -1).numpy() for block in line]
-            for row, line in zip(values, blocks, strict=True)
-        ]
-    )
-    ((step, loss, sharpness),) = rows
-    assert step == 0
-    np.testing.assert_allclose(loss, risk(*values).item(), rtol=1e-6)
-    np.testing.assert_allclose(sharpness, np.linalg.eigvalsh(hessian)[-1], rtol=1e-4)  # float32

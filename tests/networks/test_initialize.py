@@ -38,8 +38,8 @@ def test_residual_layers_are_the_identity_plus_small_noise():
 def test_zero_layer_starts_at_the_zero_map_with_a_gradient(problem):
     net = initialize.zero_layer(key, (5, 5, 5, 1), 0.1)
     assert float(jnp.abs(net.product).max()) == 0.0
-    assert float(linear_risk(problem.quadratic, net)) == pytest.approx(problem.target_moment)
-    norms = [float(jnp.linalg.norm(g)) for g in linear_gradient(problem.quadratic, net)]
+    assert float(linear_risk(problem.device_risk, net)) == pytest.approx(problem.target_moment)
+    norms = [float(jnp.linalg.norm(g)) for g in linear_gradient(problem.device_risk, net)]
     assert norms[0] > 0
     assert norms[1:] == [0.0, 0.0]
 

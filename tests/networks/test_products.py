@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.wide import DescentTask
 from deeplin.networks import distance_to_optimum, gap_and_gradient, products
+from deeplin.problems.problem import LeastSquares
 
 
 def layers(widths, axes=(), seed=0):
@@ -47,20 +47,20 @@ def test_gap_in_the_eigenbasis_is_the_gap():
     covariance = root @ root.T
     eigenvalues, vectors = np.linalg.eigh(covariance)
     expected = [np.trace(D.T @ covariance @ D) for D in difference]
-    task = DescentTask(eigenvalues, np.zeros((4, 2)), 0.1, 0.0, goal=0.0, ceiling=np.inf)
-    gaps, slopes = zip(*map(task.value_and_gradient, vectors.T @ difference), strict=True)
+    risk = LeastSquares(np.diag(eigenvalues), np.zeros((4, 2)), np.zeros(()))
+    gaps, slopes = risk.value_and_gradient(vectors.T @ difference)
     np.testing.assert_allclose(gaps, expected, rtol=1e-11)
     np.testing.assert_allclose(vectors @ slopes, 2 * covariance @ difference, rtol=1e-11)
 
 
 def test_gap_and_gradient_are_those_of_automatic_differentiation(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.7)
-    inputs, targets = jnp.asarray(problem.inputs), jnp.asarray(problem.targets)
+    inputs, targets = jnp.asarray(problem.inputs), jnp.asarray(problem.target_columns)
 
     def risk(weights):
         return jnp.sum((inputs @ weights[0].T @ weights[1].T - targets) ** 2) / len(inputs)
 
-    gap, gradient = gap_and_gradient(problem.quadratic, net)
+    gap, gradient = gap_and_gradient(problem.device_risk, net)
     assert float(gap) == pytest.approx(float(risk(net.weights)) - problem.minimal_risk, rel=1e-11)
     for ours, theirs in zip(gradient, jax.grad(risk)(net.weights), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)

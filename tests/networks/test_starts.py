@@ -6,7 +6,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.networks import initialize
-from deeplin.networks.initialize import STARTS, start_by_name
+from deeplin.networks.initialize import FRAMEWORK_STARTS, STARTS, start_by_name
 
 KEY = jax.random.key(3)
 
@@ -49,3 +49,38 @@ def test_unknown_names_and_activations_are_named(problem):
         start_by_name("balanced", problem, KEY, depth=2)
     with pytest.raises(dl.InputError, match="initialization='gaussian'"):
         start_by_name("zero_layer", problem, KEY, depth=2, activation="gelu")
+
+
+@pytest.mark.parametrize("kind", FRAMEWORK_STARTS)
+def test_starts_of_pytorch_have_the_biases_of_its_linear_layers(kind):
+    """U(±1/√fan_in), whatever draws the weights: variance 1/(3 fan_in)."""
+    net = initialize.pytorch(KEY, (100, 400, 50), kind)
+    first, last = map(np.asarray, net.biases)
+    assert np.abs(first).max() <= 0.1
+    assert np.abs(last).max() <= 0.05
+    assert first.var() == pytest.approx(1 / 300, rel=0.15)
+    assert last.var() == pytest.approx(1 / 1200, rel=0.4)
+    assert initialize.pytorch(KEY, (100, 400, 50), kind, biases=False).biases is None
+
+
+def test_a_batch_of_starts_of_pytorch_is_that_of_its_keys():
+    keys = jax.random.split(KEY, 3)
+    nets = initialize.pytorch(keys, (5, 4, 1), "he", dtype="float32")
+    assert nets.weights[0].dtype == nets.biases[0].dtype == np.float32
+    for net, key in zip(nets, keys, strict=True):
+        alone = initialize.pytorch(key, (5, 4, 1), "he", dtype="float32")
+        for ours, theirs in zip(net.parameters, alone.parameters, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.extended
+def test_the_default_start_is_that_of_pytorch():
+    """The bounds and the variance of 400 layers of `torch.nn.Linear`."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    theirs = [torch.nn.Linear(9, 4) for _ in range(400)]
+    ours = initialize.pytorch(jax.random.split(KEY, 400), (9, 4))
+    for mine, name in ((ours.weights[0], "weight"), (ours.biases[0], "bias")):
+        drawn = np.stack([getattr(layer, name).detach().numpy() for layer in theirs])
+        assert np.asarray(mine).std() == pytest.approx(drawn.std(), rel=0.05)
+        assert np.abs(mine).max() == pytest.approx(np.abs(drawn).max(), rel=0.02)

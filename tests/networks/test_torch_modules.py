@@ -9,6 +9,7 @@ import pytest
 
 import deeplin as dl
 
+pytestmark = pytest.mark.extended
 torch = pytest.importorskip("torch")
 nn = torch.nn
 

@@ -6,7 +6,7 @@ from grids import grid
 from matplotlib.figure import Figure
 
 from deeplin.papers.catalogue import PANELS
-from deeplin.papers.fm_1 import Rate, ScaleSweep
+from deeplin.papers.scale_sweep import Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 
 

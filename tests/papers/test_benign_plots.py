@@ -7,15 +7,15 @@ from grids import grid
 from matplotlib.figure import Figure as Canvas
 
 from deeplin.papers import bo_2
-from deeplin.papers.bo_1 import (
+from deeplin.papers.bo_2 import ReluSweep
+from deeplin.papers.catalogue import PANELS
+from deeplin.papers.wide_sweep import (
     WideSweep,
     compared_with_logs,
     expected_distance,
     expected_law,
     published,
 )
-from deeplin.papers.bo_2 import ReluSweep
-from deeplin.papers.catalogue import PANELS
 
 TOP = WideSweep((500, 2000), alphas=(0.0, 1e-4, 1e-3), betas=(1.0,), repetitions=4)
 

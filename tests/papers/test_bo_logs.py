@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deeplin.papers.bo_1 import compared, published
+from deeplin.papers.wide_sweep import compared, expected_law, published
 
 
 def test_the_logs_are_the_cells_of_figures_1_and_3():
@@ -36,3 +36,11 @@ def test_the_other_cells_are_those_of_an_unstable_step():
     assert moved["z"].max() < -4
     ratio = (moved["distance_mean"] / moved["law_distance"]).to_numpy()
     assert np.all(ratio < 0.95)
+
+
+def test_X27_what_a_zero_last_layer_leaves_is_the_law_and_in_the_logs():
+    law = [expected_law(d, 1.0, 0.0, 10 * (d + 3))["law_distance"] for d in (500, 1000, 2000)]
+    np.testing.assert_allclose(law, (5.526, 2.758, 1.387), atol=6e-4)
+    logs = published().query("figure == 'BO-1-bottom' and beta == 0").sort_values("dimension")
+    error = logs["distance_sd"] / np.sqrt(logs["runs"])
+    assert np.all(abs(logs["distance_mean"] - law) < 3 * error)

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from deeplin.errors import InputError
-from deeplin.papers import fm_1, fm_2, recorded
-from deeplin.papers.catalogue import FIGURES, PRESETS, select
+from deeplin.papers import fm_1, fm_2, fm_4, fm_6, fm_7, verdicts
+from deeplin.papers.catalogue import FIGURES
+from deeplin.papers.figures import PRESETS, select
 from deeplin.papers.setting import AUTHORS
-from deeplin.sweep.experiment import from_json, to_json
+from deeplin.sweep.keys import canonical
 
 STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
 
@@ -29,12 +30,12 @@ def test_names_are_unique_so_that_files_and_selections_are():
 
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_config_survives_json_and_has_units(name, preset):
+def test_every_config_is_plain_and_its_units_differ(name, preset):
     study = STUDIES[name]
     config = study.presets[preset]
-    assert from_json(study.experiment.config, to_json(config)) == config
-    units = study.experiment.units(config)
-    assert study.experiment.identify(config, units, "float64")
+    assert canonical(config)
+    units = [canonical(unit.coordinates) for unit in study.experiment.units(config)]
+    assert len(set(units)) == len(units) > 0
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -64,11 +65,11 @@ def test_the_paper_presets_are_the_printed_protocols():
         ],
     )
     five = [(rate, 4_000, 20) for rate in (0.005, 0.02, 0.07, 0.1, 0.2)]
-    assert protocol(fm_1.RESIDUAL_SWEEP) == (10, 0.0, 1.7, five)
+    assert protocol(fm_4.SWEEP) == (10, 0.0, 1.7, five)
     under = [(0.001, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)]
-    assert protocol(fm_1.UNDERDETERMINED_SWEEP) == (9, 0.1, 0.36, under)
+    assert protocol(fm_6.SWEEP) == (9, 0.1, 0.36, under)
     gelu = [(0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20)]
-    assert protocol(fm_1.NOISELESS) == protocol(fm_1.NOISY) == (8, 0.428, 0.7, gelu)
+    assert protocol(fm_7.SWEEP) == protocol(fm_7.NOISY) == (8, 0.428, 0.7, gelu)
     depths = fm_2.SWEEP.presets["paper"]
     assert (depths.depths, depths.steps, depths.repetitions) == ((5, 10, 20, 40), 1_000, 50)
     assert len(depths.learning_rates) == 25
@@ -80,10 +81,10 @@ def test_the_flat_minima_suite_is_the_one_of_the_paper():
         unit.steps
         for study in (
             fm_1.SWEEP,
-            fm_1.RESIDUAL_SWEEP,
+            fm_4.SWEEP,
             fm_2.SWEEP,
-            fm_1.UNDERDETERMINED_SWEEP,
-            fm_1.NOISELESS,
+            fm_6.SWEEP,
+            fm_7.SWEEP,
         )
         for unit in study.experiment.units(study.presets["paper"])
         if unit.coordinates.get("data_seed", AUTHORS) == AUTHORS
@@ -99,8 +100,8 @@ def test_figures_are_selected_by_name_or_panel_in_the_order_of_the_report():
 
 
 def test_the_time_of_the_full_protocol_is_that_recorded_or_follows_from_its_steps(monkeypatch):
-    study, known = fm_1.RESIDUAL_SWEEP, {"quick": {"seconds": {"fm-4-scales": 3.0}}}
-    monkeypatch.setattr(recorded, "everything", lambda: known)
+    study, known = fm_4.SWEEP, {"quick": {"seconds": {"fm-4-scales": 3.0}}}
+    monkeypatch.setattr(verdicts, "everything", lambda: known)
     assert study.expected_seconds("quick") == (3.0, True)
     assert study.expected_seconds("paper") == (3.0 * 20 / 8, False)  # 20 repetitions for 8
     known["paper"] = {"seconds": {"fm-4-scales": 5.0}}

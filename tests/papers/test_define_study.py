@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from deeplin.papers import bo_bounds
 from deeplin.papers.figures import define_study
+from deeplin.sweep.experiment import name_units
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def test_a_change_of_any_field_makes_every_unit_a_new_one():
     """A field that changes rows but no coordinates would let old rows pass for new ones."""
     changes = ({}, {"depths": (2, 3, 4)}, {"draws": 3}, {"steps": 11}, {"seed": 1})
     configs = [replace(Config(), **change) for change in changes]
-    ids = [EXPERIMENT.identify(config, EXPERIMENT.units(config), "float64") for config in configs]
+    ids = [name_units(EXPERIMENT.identity(it), EXPERIMENT.units(it)) for it in configs]
     assert len(set().union(*ids)) == sum(map(len, ids))
 
 
@@ -58,9 +58,3 @@ def test_without_axes_there_is_one_unit():
     (unit,) = PLAIN.units(Config())
     assert (unit.coordinates, unit.runs, unit.steps) == ({}, 1, 0)
     assert PLAIN.run_unit(Config(), unit)["value"].tolist() == [1]
-
-
-def test_a_network_of_one_depth_is_trained_alike_whatever_other_depths_there_are():
-    configs = (bo_bounds.Depths(depths, 1, samples=4, dimension=9) for depths in ((3,), (3, 9)))
-    alone, beside = (bo_bounds.run_depth(config, 3) for config in configs)
-    assert alone == beside

@@ -16,10 +16,10 @@ from deeplin.certificates.certificate import certify
 from deeplin.dynamics import gradient_flow
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.papers.errata import ENTRIES, ERRATA, GRADES, NOTES, page
-from deeplin.theory import (
+from deeplin.theory import minimal_sharpness
+from deeplin.theory.bounds import (
     initialization_scale,
     log_failure_probability,
-    minimal_sharpness,
     minimizer_lower_bound,
     product_bounds,
     residual_constants,
@@ -45,11 +45,11 @@ def test_entries_are_numbered_once_and_graded():
     """E-14 is withdrawn."""
     numbers = [int(entry.identifier[2:]) for entry in ENTRIES]
     assert numbers == sorted(set(numbers))
-    assert set(numbers) == set(range(1, 30)) - {14}
+    assert set(numbers) == set(range(1, 35)) - {14}
     assert {entry.grade for entry in ENTRIES} == set(GRADES)
     assert {entry.identifier for entry in NOTES} == {"E-9", "E-10", "E-11"}
     results = {entry.identifier for entry in ERRATA if entry.grade == "A"}
-    assert results == {"E-4", "E-19", "E-24"}
+    assert results == {"E-4", "E-6", "E-19", "E-24"}
 
 
 def test_every_erratum_names_exactly_its_tests():
@@ -179,7 +179,7 @@ def test_errata_E12_the_variational_formula_gives_the_largest_modulus(rng):
         return dl.Network([[[entry]] for entry in point])
 
     def slope(point):
-        return np.ravel(dl.networks.linear_gradient(problem.quadratic, network(point)))
+        return np.ravel(dl.networks.linear_gradient(problem.device_risk, network(point)))
 
     top = dl.sharpness(problem, network(centre), method="dense").value
     bottom = dl.sharpness(problem, network(centre), method="dense", which="smallest").value
@@ -264,7 +264,7 @@ def test_errata_E18_the_multivariate_risk_compares_transposed_targets(rng):
     product = np.asarray(network.weights[1] @ network.weights[0])
     problem = dl.Problem.from_data(X, Y)
     expected = np.linalg.norm(Y.T - product @ X.T) ** 2 / 12
-    assert dl.networks.linear_risk(problem.quadratic, network) == pytest.approx(expected)
+    assert dl.networks.linear_risk(problem.device_risk, network) == pytest.approx(expected)
     assert network.readout is None
     with pytest.raises(ValueError, match="broadcast"):
         Y - product @ X.T
@@ -339,3 +339,35 @@ def test_errata_E29_the_flattest_minimizer_of_white_data_is_below_the_printed_bo
     assert reached == pytest.approx(2 * depth * 3 ** (2 - 2 / depth), rel=1e-9)
     assert reached * 3 ** (2 / depth) == pytest.approx(2 * depth * 9, rel=1e-9)
     assert reached < 2 * depth * problem.alignment * problem.optimum_norm**2
+
+
+@pytest.mark.parametrize("s", [0.1, 0.5, 1.0])
+def test_errata_E32_the_printed_constant_falls_with_the_width(s):
+    """C = 2⁸exp(2s² + 4C̃_3)C'^{−2}; with C̃_2 ≤ d in the place of d it is one number above all."""
+    least, u = 4, 1.0
+
+    def constant(d):
+        root = 2**-18 * np.exp(-3 * s**2 - 8 * s**2 / least - 10 * u)  # √C_4, corrected (E-23)
+        return 2**8 * np.exp(2 * s**2 + 4 * u) * (np.exp(-2 * s**2 / d - u) / 4 - root) ** -2
+
+    values = np.array([constant(d) for d in (4, 8, 16, 1000)])
+    assert (np.diff(values) < 0).all()
+    assert values.max() == constant(least)
+
+
+def test_errata_E33_the_risk_of_the_authors_data_is_bounded_away_from_zero(rng):
+    problem = dl.problems.synthetic.marion_chizat("linear").problem
+    assert problem.minimal_risk == pytest.approx(0.36822, abs=1e-5)
+    X, y = problem.require_data("the test")
+    for w in rng.normal(size=(20, problem.dimension)):
+        risk = np.mean((y[:, 0] - X @ w) ** 2)
+        away = np.mean((X @ (w - np.ravel(problem.optimum))) ** 2)
+        assert risk == pytest.approx(problem.minimal_risk + away, rel=1e-9)
+
+
+def test_errata_E34_a_sum_of_k_squares_has_k_degrees_of_freedom(rng):
+    s, L, d, k, draws = 0.7, 12, 5, 4, 20_000
+    terms = 2 * s / np.sqrt(L * d) * rng.normal(size=(draws, L))
+    scaled = L * d / (4 * s**2) * np.sum(terms[:, :k] ** 2, axis=1)
+    assert abs(scaled.mean() - k) < 5 * np.sqrt(2 * k / draws)
+    assert abs(scaled.mean() - L) > 100 * np.sqrt(2 * L / draws)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
-from deeplin.certificates.context import Constants
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.networks import data_risk
 from deeplin.networks.network import Data
 from deeplin.problems import Population, synthetic
 from deeplin.theory import risk_split
+from deeplin.theory.benign_overfitting import Constants
 
 N, D, M = 8, 20, 40
 
@@ -44,7 +44,7 @@ def test_errata_E4_a_zero_initial_function_does_not_keep_theta_perp_at_zero(zero
     assert wide.loss < 1e-20
     assert np.all(np.asarray(wide.as_run().initial.product) == 0)
     assert np.linalg.norm(wide.theta_perp) > 0.1
-    assert np.linalg.norm(problem.inputs @ wide.theta - problem.targets) < 1e-9
+    assert np.linalg.norm(problem.inputs @ wide.theta.T - problem.target_columns) < 1e-9
 
 
 def test_errata_E4_theta_perp_leaves_zero_at_the_derived_speed(zero_start):
@@ -52,18 +52,18 @@ def test_errata_E4_theta_perp_leaves_zero_at_the_derived_speed(zero_start):
     problem, wide = zero_start
     initial = wide.as_run().initial
     first = np.asarray(initial.weights[0])
-    X, Y = problem.inputs, problem.targets
+    X, Y = problem.inputs, problem.target_columns
     basis = problem.spectrum.vectors
     beside = np.eye(D) - basis @ basis.T
     derived = 2 * beside @ first.T @ first @ X.T @ Y
 
     def loss(weights):
-        return jnp.sum((Y - X @ dl.Network(weights).product) ** 2)
+        return jnp.sum((Y - X @ dl.Network(weights).product.T) ** 2)
 
     slope = jax.jit(jax.grad(loss))(initial.weights)
     small = 1e-6
     moved = dl.Network([w - small * g for w, g in zip(initial.weights, slope, strict=True)])
-    measured = beside @ np.asarray(moved.product) / small
+    measured = beside @ np.asarray(moved.product).T / small
     assert np.linalg.norm(derived) > 0.1
     assert np.allclose(measured, derived, atol=1e-4 * np.linalg.norm(derived))
 
@@ -88,14 +88,14 @@ def test_errata_E4_the_printed_case_holds_where_its_correct_condition_does(zero_
 def test_errata_E5_the_gradient_of_the_sum_of_squares_has_a_factor_two(zero_start):
     """BO eq. (4) prints ∇_{W_j}ℒ without it; automatic differentiation finds it."""
     problem, _ = zero_start
-    X, Y = problem.inputs, problem.targets
+    X, Y = problem.inputs, problem.target_columns
     net = dl.initialize.gaussian(jax.random.key(2), (D, 6, 5, 2), 0.4)
 
     def loss(weights):
-        return jnp.sum((Y - X @ dl.Network(weights).product) ** 2)
+        return jnp.sum((Y - X @ dl.Network(weights).product.T) ** 2)
 
     _, W2, W3 = net.weights
-    printed = (W3 @ W2).T @ (X @ net.product - Y).T @ X
+    printed = (W3 @ W2).T @ (X @ net.product.T - Y).T @ X
     assert np.allclose(jax.jit(jax.grad(loss))(net.weights)[0], 2 * printed, rtol=1e-12)
 
 
@@ -155,7 +155,7 @@ def test_errata_E10_at_alpha_zero_the_relu_network_is_dead():
     data = synthetic.relu_teacher(0, samples=40)
     linear = dl.initialize.identity_middle(jax.random.key(0), 10, 50, 3, 3, 0.0, 1.0)
     network = dl.Network(linear.weights, activation="relu")
-    rows = Data(*map(jnp.asarray, (data.problem.inputs, data.problem.targets)))
+    rows = Data(*map(jnp.asarray, (data.problem.inputs, data.problem.target_columns)))
     gradient = jax.jit(jax.grad(data_risk, argnums=1))
     slope = gradient(rows, network)
     assert all(np.all(np.asarray(weight) == 0) for weight in slope.weights)
@@ -223,6 +223,7 @@ def _deep(depth, alpha=0.001):
     return wide.as_run(), table["left"].to_numpy()
 
 
+@pytest.mark.extended
 def test_errata_E19_the_constant_over_all_subsets_grows_like_the_depth():
     (_, shallow), (_, deep) = (_deep(depth) for depth in (3, 24))
     assert shallow[0] == pytest.approx(3, rel=0.1)  # B/((α + 1/L)β) ≈ L
@@ -247,9 +248,9 @@ def test_errata_E20_the_risk_of_one_draw_is_not_the_sum_of_its_parts():
     cell = synthetic.spiked(0, 30, samples=6, outputs=2, spikes=2)
     population = Population(cell.truth, cell.spectrum)
     split = risk_split(cell.problem, population, cell.problem.optimum)
-    X, noise = cell.problem.inputs, cell.problem.targets - cell.problem.inputs @ cell.truth
+    X, noise = cell.problem.inputs, cell.problem.target_columns - cell.problem.inputs @ cell.truth.T
     inverse = np.linalg.pinv(X)
-    missed = cell.truth - inverse @ X @ cell.truth
+    missed = cell.truth.T - inverse @ X @ cell.truth.T
     cross = -2 * np.trace(missed.T @ (cell.spectrum[:, None] * (inverse @ noise)))
     assert split.total == pytest.approx(split.bias + split.noise + cross, rel=1e-10)
     assert abs(cross) > 1e-3 * split.total
@@ -265,3 +266,31 @@ def test_errata_E21_each_column_needs_no_factor_q():
     bound = weights.sum() * (1 + 2 * np.sqrt(t) + 2 * t)
     assert np.mean(draws > bound) <= delta / q
     assert bound < q * t * weights.sum() / 2  # what is printed for each column, with c = 1/2
+
+
+@pytest.mark.parametrize("unit", [0.01, 1.0, 100.0])
+def test_errata_E30_the_deviation_must_scale_with_the_inputs(unit):
+    """‖X‖ and √(ns_0) scale with the unit of the inputs; √(nr_0) = √(ns_0/λ_1) does not."""
+    rng, n = np.random.default_rng(0), 30
+    spectrum = unit**2 / np.arange(1, 41)
+    X = rng.normal(size=(n, 40)) * np.sqrt(spectrum)
+    lemma, printed = np.sqrt(n * spectrum.sum()), np.sqrt(n * spectrum.sum() / spectrum[0])
+    assert np.linalg.norm(X) < 2 * lemma
+    assert printed == pytest.approx(lemma / unit, rel=1e-12)
+    # η² = ns_0 makes the exponent η²/λ_1 the nr_0 that the next words need
+    assert lemma**2 / spectrum[0] == pytest.approx(printed**2, rel=1e-12)
+
+
+def test_errata_E31_a_good_first_layer_has_singular_values_below_one():
+    m, d, alpha, beta = 4000, 12, 0.5, 2.0
+    scales = alpha / np.sqrt(m), beta / np.sqrt(m)
+    net = dl.initialize.identity_middle(jax.random.key(0), d, m, 2, 2, *scales)
+    first, last = (np.linalg.svd(np.asarray(w), compute_uv=False) for w in net.weights)
+    assert alpha / 2 < first[-1] < first[0] < 2 * alpha  # good, and below 1
+    assert first[0] < 1
+    assert last[-1] > beta / 2
+
+
+def test_errata_E31_the_layers_above_lose_at_most_a_factor_e():
+    depths = np.arange(2, 2000)
+    assert ((1 - 1 / (2 * depths)) ** (2 * (depths - 1)) >= np.exp(-1)).all()

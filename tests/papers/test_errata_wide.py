@@ -98,12 +98,12 @@ def test_errata_E24_the_printed_bound_on_xi_is_exceeded_with_all_hypotheses_met(
     """lim_{α→0} ‖Θ_⊥‖²/α² by X-28, over c times the bracket of Theorem 3.2, at L = 10⁴."""
     d, n, k, delta, L = 400, 30, 2, 0.1, 10**4
     spectrum = np.where(np.arange(d) < k, 1.0, epsilon)
-    truth = np.random.default_rng(6).normal(size=(d, Q))
+    truth = np.random.default_rng(6).normal(size=(d, Q)).T
     truth *= size / np.linalg.norm(truth)
     problem = synthetic.from_spectrum(6, spectrum, samples=n, truth=truth).problem
     tail = epsilon * (d - k)
     assert n >= c * max(k + tail, k, np.log(1 / delta))  # r_0 = k + s_k
-    assert dl.theory.effective_index(spectrum, n) == k
+    assert dl.theory.bounds.effective_index(spectrum, n) == k
     beta = c * max(1.0, np.sqrt(L * n / tail) * (np.sqrt(size) + Q**0.25))
     width = c * (d + Q + np.log(1 / delta))  # the other part vanishes with α
     s = np.linalg.svd(problem.optimum, compute_uv=False)

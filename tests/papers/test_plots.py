@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from grids import grid
+from matplotlib.figure import Figure
 
-from deeplin.papers import fm_1, fm_2, trajectories
+from deeplin.papers import fm_1, fm_2, fm_6, talk_log
 from deeplin.papers.catalogue import PANELS
-from deeplin.papers.fm_1 import plot_distance, plot_divergence
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
+from deeplin.papers.scale_sweep import plot_distance, plot_divergence
 from deeplin.papers.setting import FLOOR
 from deeplin.papers.trajectories import plot_training
 from deeplin.plot_style import COLORS, draw, save
@@ -37,9 +38,26 @@ def test_the_sharpness_panel_has_the_thresholds_and_bounds(ax, sweep_config, swe
 
 def test_no_point_is_drawn_where_every_run_diverged(ax, sweep_config, sweep_table):
     plot_distance(sweep_config, sweep_table, ax)
-    fastest = ax.lines[2].get_ydata()
+    fastest = next(line for line in ax.lines if line.get_label() == r"$\eta = 0.2$").get_ydata()
     assert np.isnan(fastest[-1])
     assert np.isfinite(fastest[:-1]).all()
+
+
+def test_the_legend_explains_open_points_medians_the_floor_and_dead_networks(
+    ax, sweep_config, sweep_table
+):
+    few = (sweep_table["scale"] == 0.6) & (sweep_table["repetition"] < 18)
+    table = sweep_table.assign(status=sweep_table["status"].mask(few, "diverged"))
+    PANELS["FM-1a"].plot(sweep_config, table, ax)
+    named = legend(ax)
+    assert named[:3] == [rf"$\eta = {rate}$" for rate in (0.02, 0.07, 0.2)]
+    assert {"median", "1 or 2 runs (number)", r"$\leq 10^{-15}$: rounding"} == set(named[3:])
+    other = Figure().add_subplot()
+    dead = sweep_table["sharpness"].mask(sweep_table.index == 0, 0.0)
+    PANELS["FM-7"].plot(sweep_config, sweep_table.assign(sharpness=dead), other)
+    assert "runs with all units off" in legend(other)
+    crosses = next(line for line in other.lines if line.get_label() == "_dead")
+    assert list(crosses.get_xdata()) == [0.25]
 
 
 def test_the_divergence_panel_shows_the_shares(ax, sweep_config, sweep_table):
@@ -51,30 +69,21 @@ def test_the_divergence_panel_shows_the_shares(ax, sweep_config, sweep_table):
 def test_generalization_is_a_dot_for_each_run_and_a_line(
     ax, sweep_config, sweep_table, monkeypatch
 ):
-    monkeypatch.setattr(fm_1, "SLOWEST", 0.02)
-    PANELS["FM-6b"].plot(sweep_config, sweep_table, ax)
+    monkeypatch.setattr(fm_6, "SLOWEST", 0.02)
+    PANELS["FM-6b"].plot(sweep_config, sweep_table.assign(added_by_start=0.1), ax)
     settled = (sweep_table["learning_rate"] == 0.02) & (sweep_table["status"] != "diverged")
     assert len(ax.collections[0].get_offsets()) == settled.sum()
     assert "slope" in legend(ax)[0]
-
-
-def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
-    table = grid(data_seed=(1, 2, 3), sharpness=(1.0, 10.0, 100.0, 1000.0), risk=(0.0,))
-    slope = table["data_seed"].map({1: 0.3, 2: 0.1, 3: 0.2})
-    table = table.assign(status="stopped", test_risk=table["sharpness"] ** slope)
-    PANELS["FM-6-data-sets"].plot(None, table, ax)
-    names = ["2: 0.10 (1.00)", "1: 0.30 (1.00)", "the others, between", "published: 0.42"]
-    assert legend(ax) == names
+    assert len(ax.lines[-1].get_xdata()) == 3  # the law, once for each scale
 
 
 @pytest.fixture
 def training():
-    config = trajectories.TRAINING.presets["quick"]
+    config = fm_1.TRAINING.presets["quick"]
     rates = [rate.learning_rate for rate in config.rates]
     table = grid(learning_rate=rates, repetition=range(2), step=range(21))
     step, k = table["step"], table["repetition"]
-    curves = {"distance": np.exp(-step) + k, "sharpness": 20.0 + k, "conservation": 1e-3 * step}
-    return config, table.assign(alignment=0.5, **curves)
+    return config, table.assign(distance=np.exp(-step) + k, sharpness=20.0 + k)
 
 
 def test_a_training_shows_one_run_on_two_axes(ax, training):
@@ -91,13 +100,6 @@ def test_rounding_is_not_drawn(ax, training):
     config, table = training
     plot_training(config, table.assign(distance=1e-32), ax, learning_rate=0.1)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), FLOOR)
-
-
-@pytest.mark.parametrize("panel", ["FM-1-conservation", "FM-1-alignment"])
-def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, panel):
-    config, table = training
-    PANELS[panel].plot(config, table, ax)
-    assert [line.get_xdata()[-1] for line in ax.lines] == pytest.approx([0.04, 0.4, 2.0])
 
 
 def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
@@ -125,11 +127,11 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
 
 
 def test_the_contrast_marks_runs_that_diverged(ax):
-    config = fm_2.Contrast((0.5, 2.0), steps=1)
-    table = grid(problem=fm_2.LABELS, relative_rate=config.relative_rates)
+    config = talk_log.Contrast((0.5, 2.0), steps=1)
+    table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
     table = table.assign(loss=0.1, status="stopped", data_seed=config.data_seeds[0])
     table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
-    fm_2.plot_contrast(config, table, ax)
+    talk_log.plot_contrast(config, table, ax)
     crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in crosses] == [[2.0]]
 

@@ -4,68 +4,83 @@ import json
 
 import pytest
 
-from deeplin.papers import recorded
+from deeplin.papers import verdicts
 
+THEOREMS = {
+    "theorems": ["FM-T1", "BO-T3.1"],
+    "unmet": ["FM-T4"],
+    "runs": 5,
+    "violated": [],
+    "lemmas": 40,
+    "exact": 9,
+}
 OUTCOMES = [
     {
         "name": "FM-1",
         "preset": "quick",
+        "environment": {"commit": "0123456789abcdef"},
         "quotes": [
             {"name": "a", "verdict": "reproduced", "value": "1", "panel": "FM-1a"},
             {"name": "b", "verdict": "differs", "value": "2", "panel": "FM-1b"},
             {"name": "c", "verdict": "undecided", "value": "3", "panel": "FM-1b"},
+            {"name": "d", "verdict": "undecided", "value": "3", "panel": "FM-1c"},
         ],
         "panels": [
             {"name": "FM-1a", "ours": False, "questions": []},
             {"name": "FM-1b", "ours": False, "questions": []},
+            {"name": "FM-1c", "ours": False, "questions": []},
+            {"name": "FM-1d", "ours": False, "questions": []},
             {"name": "FM-1x", "ours": True, "questions": [{"name": "q", "answer": "Yes."}]},
         ],
-        "theorems": {"statements": 49, "runs": 5, "violated": 0},
+        "theorems": THEOREMS,
         "data": [{"study": "s", "seconds": 12.345}],
     }
 ]
 
 
 def test_three_lines_sum_up_a_run():
-    assert recorded.summary(recorded.collect(OUTCOMES)) == (
-        "Panels: 1 of 2 reproduced (differs: FM-1b).",
-        "Quotes: 1 reproduced, 1 differs, 1 undecided.",
-        "Theorems: 49 statements checked on 5 runs, none violated.",
+    assert verdicts.summary(verdicts.collect(OUTCOMES)) == (
+        "Panels: 1 of 4 reproduced, 1 differs (FM-1b), 2 undecided (FM-1c, FM-1d).",
+        "Quotes: 1 reproduced, 1 differs, 2 undecided.",
+        "Theorems: judged 2 of the papers' 3 theorems (no run meets the hypotheses of FM-T4) on 5 "
+        "runs, none violated; apart from these 40 lemmas, definitions and other statements and 9 "
+        "exact results.",
     )
 
 
 def test_figures_without_panels_of_a_paper_count_none():
-    assert recorded.summary(recorded.collect([])) == (
+    assert verdicts.summary(verdicts.collect([])) == (
         "Panels: none of a paper here.",
         "Quotes: none here.",
-        "Theorems: none checked here.",
+        "Theorems: none judged here.",
     )
 
 
-def test_a_violated_theorem_is_counted():
-    assert recorded.theorem_count({"statements": 2, "runs": 1, "violated": 1}).endswith(
-        "1 violated"
-    )
+def test_a_violated_theorem_is_named():
+    count = verdicts.theorem_count(THEOREMS | {"violated": ["FM-T1"]})
+    assert "FM-T1 violated" in count
 
 
 def test_what_is_recorded_sums_up_to_the_same_lines(tmp_path):
-    path = tmp_path / "recorded.json"
-    found = recorded.collect(OUTCOMES)
-    recorded.record("quick", found, path)
+    path = tmp_path / "verdicts.json"
+    found = verdicts.collect(OUTCOMES)
+    verdicts.record("quick", found, path)
     kept = json.loads(path.read_text())["quick"]
-    assert recorded.summary(kept) == recorded.summary(found)
+    assert verdicts.summary(kept) == verdicts.summary(found)
     assert kept["questions"] == {"FM-1x/q": "Yes."}
     assert kept["seconds"] == {"s": 12.0}
+    assert kept["figures"] == {"FM-1": {"preset": "quick", "commit": "0123456789ab"}}
+    assert kept["quotes"]["a"] == {"verdict": "reproduced", "value": "1", "commit": "0123456789ab"}
 
 
 def test_recording_keeps_what_was_not_computed_now(tmp_path):
-    path = tmp_path / "recorded.json"
-    recorded.record("quick", {"quotes": {"old": {"verdict": "reproduced", "value": ""}}}, path)
-    recorded.record("paper", recorded.collect(OUTCOMES), path)
-    recorded.record("quick", recorded.collect(OUTCOMES), path)
+    path = tmp_path / "verdicts.json"
+    verdicts.record("quick", {"quotes": {"old": {"verdict": "reproduced", "value": ""}}}, path)
+    verdicts.record("paper", verdicts.collect(OUTCOMES), path)
+    verdicts.record("quick", verdicts.collect(OUTCOMES), path)
     kept = json.loads(path.read_text())
-    assert set(kept["quick"]["quotes"]) == {"old", "a", "b", "c"}
-    assert set(kept["paper"]["quotes"]) == {"a", "b", "c"}
+    assert set(kept["quick"]["quotes"]) == {"old", "a", "b", "c", "d"}
+    assert set(kept["paper"]["quotes"]) == {"a", "b", "c", "d"}
 
 
 @pytest.mark.parametrize(
@@ -80,46 +95,57 @@ def test_recording_keeps_what_was_not_computed_now(tmp_path):
 )
 def test_only_opposite_verdicts_contradict(monkeypatch, known, found, count):
     kept = {"quick": {"quotes": {"a": {"verdict": known, "value": ""}}}}
-    monkeypatch.setattr(recorded, "everything", lambda: kept)
+    monkeypatch.setattr(verdicts, "everything", lambda: kept)
     outcome = {"preset": "quick", "seed": 0, "quotes": [{"name": "a", "verdict": found}]}
-    assert len(recorded.changes([outcome])) == count
-    assert recorded.changes([outcome | {"seed": 1}]) == []
-    assert recorded.changes([outcome | {"preset": "paper"}]) == []
+    assert len(verdicts.changes([outcome])) == count
+    assert verdicts.changes([outcome | {"seed": 1}]) == []
+    assert verdicts.changes([outcome | {"preset": "paper"}]) == []
     new = {"quotes": [{"name": "new", "verdict": found}]}
-    assert recorded.changes([outcome | new]) == []
+    assert verdicts.changes([outcome | new]) == []
 
 
 def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):
     kept = {p: {"quotes": {"a": {"verdict": p, "value": ""}}} for p in ("quick", "paper")}
-    monkeypatch.setattr(recorded, "everything", lambda: kept)
-    assert recorded.quote("a")["verdict"] == "paper"
-    assert recorded.quote("a", "quick")["verdict"] == "quick"
-    assert recorded.quote("b") == {}
+    monkeypatch.setattr(verdicts, "everything", lambda: kept)
+    assert verdicts.recorded_quote("a")["verdict"] == "paper"
+    assert verdicts.recorded_quote("a", "quick")["verdict"] == "quick"
+    assert verdicts.recorded_quote("b") == {}
 
 
 def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(monkeypatch):
     kept = {
         "quick": {
-            "figures": {"FM-1": "quick", "FM-2": "quick"},
+            "figures": {name: {"preset": "quick"} for name in ("FM-1", "FM-2")},
             "quotes": {n: {"verdict": "undecided", "value": ""} for n in ("a", "b")},
             "panels": {"FM-1a": "reproduced", "FM-2": "reproduced"},
         },
         "paper": {
-            "figures": {"FM-1": "paper"},
+            "figures": {"FM-1": {"preset": "paper"}},
             "quotes": {"a": {"verdict": "differs", "value": ""}},
             "panels": {"FM-1a": "differs"},
         },
     }
-    monkeypatch.setattr(recorded, "everything", lambda: kept)
-    known = recorded.latest()
-    assert recorded.summary(known)[:2] == (
-        "Panels: 1 of 2 reproduced (differs: FM-1a).",
+    monkeypatch.setattr(verdicts, "everything", lambda: kept)
+    known = verdicts.latest()
+    assert verdicts.summary(known)[:2] == (
+        "Panels: 1 of 2 reproduced, 1 differs (FM-1a).",
         "Quotes: 0 reproduced, 1 differs, 1 undecided.",
     )
-    assert recorded.provenance(known["figures"]) == (
+    assert verdicts.provenance(known["figures"]) == (
         "Full protocol; quick preset (few runs) for FM-2."
     )
-    more = {"FM-1": "paper", "FM-2": "quick", "FM-3": "quick"}
-    assert recorded.provenance(more) == "Quick preset (few runs); full protocol for FM-1."
-    assert recorded.provenance({"FM-1": "paper"}) == "Full protocol of the papers."
-    assert recorded.provenance({"FM-1": "quick"}) == "Quick preset (few runs)."
+    presets = {"FM-1": "paper", "FM-2": "quick", "FM-3": "quick"}
+    more = {name: {"preset": preset} for name, preset in presets.items()}
+    assert verdicts.provenance(more) == "Quick preset (few runs); full protocol for FM-1."
+    assert verdicts.provenance({"FM-1": {"preset": "paper"}}) == "Full protocol of the papers."
+    assert verdicts.provenance({"FM-1": {"preset": "quick"}}) == "Quick preset (few runs)."
+
+
+def test_recording_verdicts_alone_keeps_answers_and_times(tmp_path):
+    path = tmp_path / "recorded.json"
+    verdicts.record("paper", verdicts.collect(OUTCOMES), path)
+    verdicts.record("paper", {"quotes": {"a": {"verdict": "differs", "value": "2"}}}, path)
+    kept = json.loads(path.read_text())["paper"]
+    assert kept["quotes"]["a"]["verdict"] == "differs"
+    assert kept["questions"] == {"FM-1x/q": "Yes."}
+    assert kept["figures"]["FM-1"]["preset"] == "quick"

@@ -5,9 +5,8 @@ import toy_figures
 from toy_figures import COMPUTED, study
 
 from deeplin.errors import InputError
-from deeplin.papers.catalogue import Figure, Panel, reproduce
-from deeplin.papers.figures import Question
-from deeplin.papers.quote import Quote, exactly
+from deeplin.papers.figures import Question, reproduce
+from deeplin.papers.verdicts import Quote, exactly
 
 
 def largest(config, table):
@@ -64,18 +63,6 @@ def test_a_unit_that_breaks_spoils_its_figure_and_no_other(tmp_path):
     assert first.panels == ()
     assert set(first.failures) == {"bad: RuntimeError: this unit breaks"}
     assert second.failures == ()
-
-
-def test_a_panel_may_compare_with_another_study(tmp_path):
-    first, second = study("first"), study("second")
-
-    def rows(config, table, other):
-        return [Question("rows", "How many rows?", f"{len(table)} and {len(other)}.")]
-
-    panel = Panel("Aa", "Squares.", first, toy_figures.plot, rows, beside=second)
-    (result,) = reproduce([Figure("A", "t", (panel,), "p", "r")], tmp_path)
-    assert result.panels[0].questions[0].answer == "2 and 2."
-    assert len(COMPUTED) == 4
 
 
 @pytest.mark.parametrize("options", [{"preset": "slow"}, {"seed": -1}, {"workers": 0}])

@@ -41,11 +41,11 @@ def problem(request) -> Problem:
 
 
 def _plain(problem: Problem):
-    """The mean loss as a function of Θ, flattened, by JAX."""
-    y = jnp.asarray(problem.targets)
+    """The mean loss as a function of the linear map, flattened, by JAX."""
+    y = jnp.asarray(problem.target_columns)
 
     def risk(flat):
-        z = X @ flat.reshape(4, -1)
+        z = X @ flat.reshape(-1, 4).T
         if problem.loss == "logistic":
             return jnp.mean(jnp.logaddexp(0.0, -y * z))
         if problem.loss == "poisson":
@@ -68,9 +68,7 @@ def test_the_optimum_is_that_of_a_search_and_its_curvature_that_of_autodiff(prob
     found = minimize(lambda v: float(risk(v)), np.zeros_like(flat), jac=gradient, tol=1e-12)
     assert problem.minimal_risk == pytest.approx(found.fun, abs=1e-12)
     hessian = np.asarray(jax.jit(jax.hessian(risk))(flat))
-    q = problem.outputs  # class-major: Θ is laid out as (q, d), autodiff has (d, q)
-    order = np.arange(4 * q).reshape(4, q).T.reshape(-1)
-    np.testing.assert_allclose(problem.curvature, hessian[np.ix_(order, order)], atol=1e-14)
+    np.testing.assert_allclose(problem.curvature, hessian, atol=1e-14)
     half = np.linalg.eigvalsh(problem.curvature) / 2
     assert problem.largest_eigenvalue == pytest.approx(half[-1])
     assert problem.smallest_eigenvalue == pytest.approx(half[half > 1e-12][0])
@@ -80,27 +78,28 @@ def test_value_gradient_and_curvature_product_are_those_of_autodiff(problem):
     risk, q = _plain(problem), problem.outputs
     theta = np.random.default_rng(0).normal(size=(4, q))
     direction = np.random.default_rng(1).normal(size=(4, q))
-    value, gradient = problem.value_and_gradient(theta)
-    assert value == pytest.approx(float(risk(theta.reshape(-1))), rel=1e-13)
-    expected = np.asarray(jax.jit(jax.grad(risk))(theta.reshape(-1))).reshape(4, q)
-    np.testing.assert_allclose(gradient, expected, atol=1e-14)
-    objective = problem.objective
-    gap, slope = jax.jit(lambda o, t: o.value_and_gradient(t))(objective, theta)
+    flat = theta.T.reshape(-1)
+    value, gradient = problem.value_and_gradient(theta[:, 0] if q == 1 else theta.T)
+    assert value == pytest.approx(float(risk(flat)), rel=1e-13)
+    expected = np.asarray(jax.jit(jax.grad(risk))(flat)).reshape(q, 4).T
+    np.testing.assert_allclose(gradient, expected[:, 0] if q == 1 else expected.T, atol=1e-14)
+    device_risk = problem.device_risk
+    gap, slope = jax.jit(lambda r, t: r.value_and_gradient(t))(device_risk, theta)
     assert float(gap) == pytest.approx(value - problem.minimal_risk, rel=1e-12)
     np.testing.assert_allclose(slope, expected, atol=1e-14)
-    push = jax.jvp(jax.grad(risk), (theta.reshape(-1),), (direction.reshape(-1),))[1]
-    found = objective.curvature_product(jnp.asarray(theta), jnp.asarray(direction))
-    np.testing.assert_allclose(found, np.asarray(push).reshape(4, q), atol=1e-13)
+    push = jax.jvp(jax.grad(risk), (flat,), (direction.T.reshape(-1),))[1]
+    found = device_risk.curvature_product(jnp.asarray(theta), jnp.asarray(direction))
+    np.testing.assert_allclose(found, np.asarray(push).reshape(q, 4).T, atol=1e-13)
 
 
 @pytest.mark.parametrize("loss", [*TARGETS])
 def test_tiny_gaps_keep_their_digits(loss):
     """At ε beside the optimum the gap is ε²⟨D, HD⟩/2 up to third order, far below rounding of R."""
     problem, epsilon = _problem(loss), 1e-9
-    direction = np.random.default_rng(2).normal(size=(4, problem.outputs))
-    flat = direction.T.reshape(-1)
+    direction = np.random.default_rng(2).normal(size=(4, problem.outputs)).T
+    flat = direction.reshape(-1)
     expected = epsilon**2 * flat @ problem.curvature @ flat / 2
-    theta = problem.optimum.reshape(4, -1) + epsilon * direction
+    theta = problem.optimum + epsilon * direction.reshape(problem.optimum.shape)
     assert problem.gap(theta) == pytest.approx(expected, rel=1e-5)
 
 
@@ -118,7 +117,7 @@ def test_the_optimum_of_dependent_columns_has_the_least_norm(loss):
     wide = np.column_stack([X, X[:, 0] + X[:, 1], np.ones(60), np.ones(60)])
     problem = Problem.from_data(wide, TARGETS[loss], loss)
     outside = np.linalg.svd(wide)[2][np.linalg.matrix_rank(wide) :]
-    np.testing.assert_allclose(outside @ problem.optimum.reshape(7, -1), 0, atol=1e-10)
+    np.testing.assert_allclose(outside @ problem.optimum.T, 0, atol=1e-10)
     whole = Problem.from_data(wide[:, [0, 1, 2, 3, 5]], TARGETS[loss], loss)
     assert problem.minimal_risk == pytest.approx(whole.minimal_risk, rel=1e-12)
 

@@ -33,9 +33,9 @@ def _covariances(rng, d):
 def test_risk_is_the_quadratic_form_of_the_dense_matrix(kind, rng):
     d, q = 6, 3
     covariance = _covariances(rng, d)[kind]
-    theta, optimum = rng.normal(size=(2, d, q))
+    theta, optimum = rng.normal(size=(2, q, d))
     sigma = _dense(covariance, d)
-    expected = np.trace((theta - optimum).T @ sigma @ (theta - optimum))
+    expected = np.trace((theta - optimum) @ sigma @ (theta - optimum).T)
     assert np.allclose(sigma, sigma.T)
     risk = population_risk(theta, optimum=optimum, covariance=covariance)
     assert risk == pytest.approx(expected, rel=1e-13)
@@ -51,9 +51,9 @@ def test_spectrum_is_that_of_the_dense_matrix(kind, rng):
 def test_risk_is_the_mean_squared_error_of_fresh_samples(rng):
     d, q, n = 5, 2, 400_000
     covariance = rng.uniform(0.1, 2, d)
-    theta, optimum = rng.normal(size=(2, d, q))
+    theta, optimum = rng.normal(size=(2, q, d))
     X = rng.normal(size=(n, d)) * np.sqrt(covariance)
-    squares = np.sum((X @ (theta - optimum)) ** 2, axis=1)
+    squares = np.sum((X @ (theta - optimum).T) ** 2, axis=1)
     risk = population_risk(theta, optimum=optimum, covariance=covariance)
     assert abs(risk - squares.mean()) < 5 * squares.std() / np.sqrt(n)
 
@@ -61,7 +61,7 @@ def test_risk_is_the_mean_squared_error_of_fresh_samples(rng):
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**31))
 def test_a_batch_has_the_risks_of_its_members(d, q, runs, seed):
     rng = np.random.default_rng(seed)
-    thetas, optima = rng.normal(size=(2, runs, d, q))
+    thetas, optima = rng.normal(size=(2, runs, q, d))
     covariance = rng.uniform(0, 1, d)
     one_each = population_risk(thetas, optimum=optima, covariance=covariance)
     shared = population_risk(thetas, optimum=optima[0], covariance=covariance)
@@ -72,26 +72,28 @@ def test_a_batch_has_the_risks_of_its_members(d, q, runs, seed):
         assert shared[run] == pytest.approx(single, rel=1e-14)
 
 
-def test_one_target_may_be_a_vector_or_a_column(rng):
+def test_one_output_has_vectors_and_a_batch_of_them_is_a_matrix(rng):
     theta, optimum, covariance = rng.normal(size=5), rng.normal(size=5), rng.uniform(0, 1, 5)
     as_vector = population_risk(theta, optimum=optimum, covariance=covariance)
-    as_column = population_risk(jnp.asarray(theta)[:, None], optimum=optimum, covariance=covariance)
+    batch = population_risk(jnp.stack([theta, 0 * theta]), optimum=optimum, covariance=covariance)
     assert isinstance(as_vector, float)
-    assert as_vector == as_column
+    assert batch.shape == (2,)
+    assert batch[0] == as_vector
+    assert as_vector == population_risk(theta, optimum=optimum[None], covariance=covariance)
 
 
 def test_the_risk_at_the_optimum_is_exactly_zero(rng):
-    population = Population(rng.normal(size=(8, 3)), np.ones(8))
+    population = Population(rng.normal(size=(3, 8)), np.ones(8))
     assert population.risk(population.optimum) == 0.0
 
 
 def test_a_hundred_thousand_inputs_need_no_square_matrix(rng):
     d = 100_000
-    population = Population(np.zeros((d, 2)), Factored(rng.normal(size=(d, 3)) / np.sqrt(d), 0.01))
+    population = Population(np.zeros((2, d)), Factored(rng.normal(size=(d, 3)) / np.sqrt(d), 0.01))
     assert len(population.spectrum) == d
     assert population.spectrum[3] == 0.01
-    theta = np.zeros((d, 2))
-    theta[7, 1] = 2.0
+    theta = np.zeros((2, d))
+    theta[1, 7] = 2.0
     expected = 4 * (np.sum(population.covariance.factor[7] ** 2) + 0.01)
     assert population.risk(theta) == pytest.approx(expected, rel=1e-12)
 
@@ -99,9 +101,9 @@ def test_a_hundred_thousand_inputs_need_no_square_matrix(rng):
 @pytest.mark.parametrize(
     ("theta", "optimum", "covariance", "words"),
     [
-        (np.zeros((3, 2)), np.zeros((3, 2)), np.ones(4), "4 inputs"),
-        (np.zeros((4, 2)), np.zeros((4, 3)), np.ones(4), "same number of outputs"),
-        (np.zeros((5, 4, 2)), np.zeros((6, 4, 2)), np.ones(4), "one for each run"),
+        (np.zeros((2, 3)), np.zeros((2, 3)), np.ones(4), "4 inputs"),
+        (np.zeros((2, 4)), np.zeros((3, 4)), np.ones(4), "same number of outputs"),
+        (np.zeros((5, 2, 4)), np.zeros((6, 2, 4)), np.ones(4), "one for each run"),
         (np.zeros(4), np.zeros(4), -np.ones(4), "positive semi-definite"),
         (np.ones(2), np.zeros(2), np.diag([1.0, -1.0])[::-1], "symmetric"),
         (np.ones(2), np.zeros(2), np.diag([1.0, -2.0]), "positive semi-definite"),
@@ -118,7 +120,7 @@ def test_bad_input_is_refused_with_what_to_pass(theta, optimum, covariance, word
 
 def test_a_population_has_one_optimum():
     with pytest.raises(InputError, match="pass \\(d,\\)"):
-        Population(np.zeros((2, 4, 3)), np.ones(4))
+        Population(np.zeros((2, 3, 4)), np.ones(4))
     with pytest.raises(InputError, match="noise"):
         Population(np.zeros(4), np.ones(4), noise=-1.0)
 

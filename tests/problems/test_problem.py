@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.problems import Moments
+from deeplin.problems.moments import Moments
 
 shapes = st.tuples(
     st.integers(1, 12),
@@ -26,7 +26,8 @@ def test_optimum_is_the_minimum_norm_least_squares_solution(shape):
     X, Y = rows_of(shape)
     problem = dl.Problem.from_data(X, Y)
     expected, *_ = scipy.linalg.lstsq(X, Y)
-    np.testing.assert_allclose(problem.optimum, expected, rtol=1e-8, atol=1e-9)
+    optimum = np.atleast_2d(problem.optimum).T  # (q, d), or (d,) for one output
+    np.testing.assert_allclose(optimum, expected, rtol=1e-8, atol=1e-9)
     residual = np.sum((Y - X @ expected) ** 2) / len(X)
     assert problem.minimal_risk == pytest.approx(residual, rel=1e-9, abs=1e-14)
     assert problem.rank == np.linalg.matrix_rank(X)
@@ -81,17 +82,22 @@ def test_gap_about_the_optimum_keeps_relative_accuracy_where_the_expanded_form_d
     step = 1e-9 * np.ones(5)
     exact = step @ problem.covariance @ step
     w = problem.optimum + step
-    assert float(problem.gap(w[:, None])) == pytest.approx(exact, rel=1e-5)
+    assert float(problem.gap(w)) == pytest.approx(exact, rel=1e-5)
     expanded = problem.target_moment - 2 * w @ problem.cross_moment + w @ problem.covariance @ w
     assert abs((expanded - problem.minimal_risk) / exact - 1) > 1e-5
 
 
-def test_vector_and_column_targets_keep_their_shape(rng):
+def test_one_output_has_a_vector_as_its_map_and_targets_keep_their_shape(rng):
     X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
-    assert dl.Problem.from_data(X, y).optimum.shape == (4,)
-    assert dl.Problem.from_data(X, y[:, None]).optimum.shape == (4, 1)
-    assert dl.Problem.from_chunks([(X, y)]).optimum.shape == (4,)
-    assert dl.Problem.from_chunks([(X, y[:, None])]).optimum.shape == (4, 1)
+    for targets in (y, y[:, None]):
+        problem = dl.Problem.from_data(X, targets)
+        assert problem.targets.shape == targets.shape
+        assert problem.optimum.shape == problem.cross_moment.shape == (4,)
+        assert dl.Problem.from_chunks([(X, targets)]).optimum.shape == (4,)
+    several = dl.Problem.from_data(X, np.stack([y, 2 * y], axis=1))
+    assert several.optimum.shape == (2, 4)
+    assert several.value_and_gradient(several.optimum)[1].shape == (2, 4)
+    np.testing.assert_allclose(several.gap(np.zeros((3, 2, 4))), several.zero_gap)
 
 
 def test_accumulated_moments_survive_a_mean_far_larger_than_the_spread():

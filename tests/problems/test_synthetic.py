@@ -46,7 +46,7 @@ def test_relu_teacher_targets_are_the_teachers_on_noise_free_points():
 
 def test_separable_labels_keep_their_margin():
     data = synthetic.separable(2, margin=0.3)
-    margins = data.problem.targets[:, 0] * (data.problem.inputs @ data.truth)
+    margins = data.problem.targets * (data.problem.inputs @ data.truth)
     assert margins.min() >= 0.3 - 1e-12
 
 

@@ -3,10 +3,9 @@
 import pytest
 from toy_figures import LEFT_OUT, figure, study
 
-from deeplin.papers.catalogue import reproduce
-from deeplin.papers.figures import Question
-from deeplin.papers.quote import Quote, exactly
+from deeplin.papers.figures import Question, reproduce
 from deeplin.papers.report import write_figure, write_page
+from deeplin.papers.verdicts import Quote, exactly
 
 
 def toy_quote(name, panel, toy, value, upper, why=""):

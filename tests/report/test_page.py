@@ -10,7 +10,8 @@ from markupsafe import escape
 from toy_figures import LEFT_OUT
 
 from deeplin.errors import InputError
-from deeplin.papers import recorded
+from deeplin.files import environment
+from deeplin.papers import verdicts
 from deeplin.papers.errata import ENTRIES
 from deeplin.papers.report import (
     duration,
@@ -62,9 +63,9 @@ def test_a_report_holds_figures_quotes_data_and_command(report):
             assert (report / link).is_file()
     assert "deeplin reproduce TOY-1 --preset quick --seed 0" in text
     for line in (
-        "Panels: 1 of 2 reproduced (differs: TOY-2a).",
+        "Panels: 1 of 2 reproduced, 1 differs (TOY-2a).",
         "Quotes: 2 reproduced, 1 differs, 0 undecided.",
-        "Theorems: none checked here.",
+        "Theorems: none judged here.",
     ):
         assert line in text
     assert "Wider than it should be (E-9)." in text  # why the third differs
@@ -83,11 +84,43 @@ def test_a_page_makes_no_request(report):
 
 def test_a_quick_report_shows_what_is_recorded_of_the_full_protocol(report, monkeypatch):
     known = {"paper": {"quotes": {"first": {"verdict": "reproduced", "value": "1"}}}}
-    monkeypatch.setattr(recorded, "everything", lambda: known)
+    monkeypatch.setattr(verdicts, "everything", lambda: known)
     text = write_page(report, ["TOY-1", "TOY-2"]).read_text(encoding="utf-8")
     assert "Quotes: 1 reproduced, 0 differ, 0 undecided." in text
     monkeypatch.undo()
     write_page(report, ["TOY-1", "TOY-2"], LEFT_OUT)
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [
+        (["reproduced", "reproduced"], "full"),
+        (["reproduced", "undecided"], "partly"),
+        (["undecided"], "open"),
+        (["reproduced", "differs", "undecided"], "differs"),
+    ],
+)
+def test_a_panel_is_full_partly_open_or_differs_at_a_glance(found, word):
+    outcome = {"name": "F", "title": "T", "preset": "quick", "seed": 0, "data": []}
+    outcome |= {"printed": "", "as_run": "", "failures": [], "theorems": {}, "command": ""}
+    outcome |= {"seconds": 1.0, "date": "2026-01-01", "environment": environment()}
+    panel = {
+        "name": "Fa",
+        "ours": False,
+        "caption": "C",
+        "questions": [],
+        "picture": "",
+        "again": "",
+    }
+    outcome["panels"] = [panel | {"files": dict.fromkeys(("svg", "png", "pdf"), "x")}]
+    words = dict.fromkeys(
+        ("name", "paper", "place", "text", "reading", "value", "why", "decides"), ""
+    )
+    words |= {"panel": "Fa", "parts": [], "full": {}, "of_runs": 2}
+    outcome["quotes"] = [words | {"name": str(k), "verdict": v} for k, v in enumerate(found)]
+    text = render([outcome])
+    assert f'<a href="#F" class="{word}">' in text
+    assert f"{found.count('reproduced')} of {len(found)} quotes" in text
 
 
 def test_references_name_people_title_place_and_year():

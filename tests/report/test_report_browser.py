@@ -23,6 +23,8 @@ def test_the_report_reads_well_at_every_width(browser, report, width, scheme):
     assert [url for url in requests if not url.startswith("file:")] == []
     assert complaints == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    rows = "[...document.querySelectorAll('.gallery, .panels')]"
+    assert not page.evaluate(f"{rows}.some(e => e.scrollWidth > e.clientWidth)")
     lines = page.locator("#summary li").all_inner_texts()
     assert lines[1] == "Quotes: 2 reproduced, 1 differs, 0 undecided."
     assert page.locator("#differs .card").is_visible()

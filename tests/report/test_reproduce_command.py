@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from deeplin.cli import main
-from deeplin.papers import catalogue as figures
-from deeplin.papers import recorded
+from deeplin.papers import catalogue, sentences, verdicts
 from deeplin.papers.report import ending, figure_lines, write_figure
 
 KNOWN = {
@@ -18,9 +17,9 @@ KNOWN = {
 
 @pytest.fixture
 def command(toy_figures, toy_quotes, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(figures, "FIGURES", toy_figures)
-    monkeypatch.setattr(figures, "QUOTES", toy_quotes)
-    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": KNOWN}})
+    monkeypatch.setattr(catalogue, "FIGURES", toy_figures)
+    monkeypatch.setattr(sentences, "QUOTES", toy_quotes)
+    monkeypatch.setattr(verdicts, "everything", lambda: {"quick": {"quotes": KNOWN}})
     # the cache of compiled code must stay out of the home folder
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -37,11 +36,13 @@ def test_a_line_for_the_figure_the_three_lines_and_the_report(command, tmp_path)
     assert code == 0
     assert (tmp_path / "report" / "index.html").is_file()
     first, *summary, opened = printed.out.splitlines()
-    assert first.startswith("TOY-1       quotes: 1 reproduced; 1 question answered (")
+    assert first.startswith(
+        "TOY-1       quotes: 1 reproduced, 0 differ, 0 undecided; 1 question answered ("
+    )
     assert summary == [
         "Panels: 1 of 1 reproduced.",
         "Quotes: 1 reproduced, 0 differ, 0 undecided.",
-        "Theorems: none checked here.",
+        "Theorems: none judged here.",
     ]
     assert opened.endswith(f"open {tmp_path / 'report' / 'index.html'}")
     assert printed.err.startswith("deeplin: reproducing")  # before anything is computed
@@ -53,9 +54,8 @@ def test_a_known_difference_is_explained_and_does_not_end_in_failure(command):
     assert "Quotes: 2 reproduced, 1 differs, 0 undecided." in printed.out
     text = " ".join(printed.out.split())
     assert (
-        "– Figure 0: “The third squares are small.” Measured: largest: 3 (at most 2). Wider "
-        "than it "
-        "should be (E-9)." in text
+        "– Figure 0: “The third squares are small.” Measured on 2 runs: differs, largest: 3 (at "
+        "most 2). Wider than it should be (E-9)." in text
     )
 
 
@@ -63,7 +63,7 @@ def test_a_known_difference_is_explained_and_does_not_end_in_failure(command):
 def test_it_exits_1_when_a_verdict_contradicts_the_record(command, monkeypatch, name):
     other = {"reproduced": "differs", "differs": "reproduced"}[KNOWN[name]["verdict"]]
     known = KNOWN | {name: {"verdict": other, "value": ""}}
-    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    monkeypatch.setattr(verdicts, "everything", lambda: {"quick": {"quotes": known}})
     code, printed = command()
     assert code == 1
     assert f"“{name}” was recorded as {other}" in printed.out
@@ -71,7 +71,7 @@ def test_it_exits_1_when_a_verdict_contradicts_the_record(command, monkeypatch, 
 
 @pytest.mark.parametrize("known", [{}, {"first": {"verdict": "undecided", "value": ""}}])
 def test_what_was_not_decided_before_is_no_contradiction(command, monkeypatch, known):
-    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    monkeypatch.setattr(verdicts, "everything", lambda: {"quick": {"quotes": known}})
     assert command("TOY-1")[0] == 0
 
 
@@ -81,7 +81,7 @@ def test_text_is_broken_between_words(report, monkeypatch, width):
     quote = outcome["quotes"][1]
     quote["why"] = " ".join(f"word{number}" for number in range(100))
     known = KNOWN | {"third": {"verdict": "reproduced", "value": ""}}
-    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    monkeypatch.setattr(verdicts, "everything", lambda: {"quick": {"quotes": known}})
     end = ending([outcome], Path("report/index.html"), width)
     assert "differs here" in end
     text = figure_lines(outcome, width)
@@ -127,14 +127,15 @@ def test_the_second_call_goes_on_where_the_first_stopped(command):
     assert "2 finished before" in printed.err
 
 
-def test_what_the_quick_preset_cannot_decide_shows_the_verdict_of_the_full_protocol(report):
+def test_a_quick_verdict_stands_beside_that_of_the_full_protocol(report):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
     for quote in outcome["quotes"]:
-        quote |= {"verdict": "undecided", "full": "reproduced"}
-    line = figure_lines(outcome, 120)
-    assert "quotes: 2 undecided (of these the full protocol has 2 reproduced)" in line
-    outcome["preset"] = "paper"
-    assert "full protocol" not in figure_lines(outcome, 120)
+        quote["full"] = {"verdict": "reproduced", "value": "0.5", "of_runs": 30}
+    line, *below = figure_lines(outcome, 500).splitlines()
+    one = "1 reproduced, 1 differs, 0 undecided; full protocol: 2 reproduced, 0 differ, 0 undecided"
+    assert f"quotes: {one}" in line
+    assert "on 2 runs: differs, largest: 3 (at most 2)." in below[0]
+    assert "Full protocol, 30 runs: reproduced, 0.5." in below[0]
 
 
 def test_the_list_has_every_figure_and_computes_nothing(command, tmp_path):

@@ -1,234 +1,199 @@
-"""The table does not depend on who computed it: here, processes, a dask cluster, shards."""
+"""The table does not depend on who computed it, nor on how many of them were killed."""
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
-import numpy as np
+import cloudpickle
+import jax.numpy as jnp
 import pandas as pd
+import psutil
 import pytest
-from distributed import LocalCluster
-from toy_experiment import TOY, Toy, computed, troubled
+from distributed import Client, LocalCluster
+from toy_experiment import SAFETY_SECONDS, computed, expected, troubled, wait_until
+from toy_training import train
 
 from deeplin import sweep
 from deeplin.errors import InputError
-from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
-from deeplin.sweep.executors import Task, compute_in_worker
+from deeplin.sweep.executors import THREAD_VARIABLES, VERSION, compute_in_worker
 
-SMALL = DescentSweep(
-    scales=(0.3, 0.6),
-    learning_rates=(0.02, 2.0),
-    depths=(2,),
-    repetitions=4,
-    steps=300,
-    data=SyntheticData(samples=20, dimension=5),
-    runs_per_unit=4,
-)
-"""Four units: a rate below the critical one, where runs are not chaotic, and one that diverges."""
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two real worker processes with one thread each, as a cluster would have."""
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as local:
-        yield local
+HERE = Path(__file__).parent
+SMALL = {"learning_rate": [0.02, 0.1, 2.0], "scale": [0.3]}
+"""Rates that settle, and one at which every run diverges."""
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     """The sweep computed in this process."""
-    return sweep.run(DESCENT, SMALL, tmp_path_factory.mktemp("here")).table()
+    table = sweep.grid(train, SMALL, tmp_path_factory.mktemp("here"), workers=1).table()
+    assert set(table["status"]) > {"diverged"}
+    return table
 
 
-def assert_same(table, reference):
-    """Statuses, draws and coordinates exactly, numbers of non-chaotic runs to 1e-9."""
-    exact = ["depth", "learning_rate", "scale", "repetition", "status", "steps"]
-    pd.testing.assert_frame_equal(table[exact], reference[exact], check_exact=True)
-    # The sharpness of the untrained networks shows that the same weights were drawn.
-    np.testing.assert_allclose(
-        table["initial_sharpness"], reference["initial_sharpness"], rtol=1e-12
-    )
-    calm = (reference["status"] != "diverged").to_numpy()
-    assert calm.any()
-    assert (~calm).any()
-    for name in ("risk", "distance", "sharpness"):
-        np.testing.assert_allclose(
-            table[name][calm], reference[name][calm], rtol=1e-9, atol=1e-12, err_msg=name
-        )
+@pytest.fixture
+def call(tmp_path):
+    """Sweep over numbers with some trouble."""
+
+    def run(numbers, trouble="", folder="sweep", **options):
+        if trouble:
+            (tmp_path / "trouble").write_text(trouble)
+        values = {"number": numbers, "home": [str(tmp_path)]}
+        return sweep.grid(troubled, values, tmp_path / folder, **options)
+
+    return run
 
 
-def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, reference):
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    outcome = sweep.run(DESCENT, SMALL, tmp_path / "sweep", executor=sweep.Processes(2))
-    assert outcome.complete, outcome.failed
-    assert_same(outcome.table(), reference)
-    compiled = list(cache.rglob("*-cache"))
-    assert compiled, "what the workers compiled is kept for the others"
+@pytest.mark.extended
+def test_worker_processes_give_the_same_table_to_the_last_bit(tmp_path, reference):
+    outcome = sweep.grid(train, SMALL, tmp_path, workers=2)
+    assert outcome.complete, outcome.traces
+    pd.testing.assert_frame_equal(outcome.table(), reference, check_exact=True)
 
 
-def test_a_cluster_gives_the_same_table(tmp_path, reference, cluster):
-    executor = sweep.Cluster(cluster.scheduler_address)
-    outcome = sweep.run(DESCENT, SMALL, tmp_path, executor=executor)
-    assert outcome.complete, outcome.failed
-    assert_same(outcome.table(), reference)
+def test_any_other_executor_gives_the_same_table_to_the_last_bit(tmp_path, reference):
+    with ThreadPoolExecutor(2) as threads:
+        outcome = sweep.grid(train, SMALL, tmp_path, executor=threads)
+    pd.testing.assert_frame_equal(outcome.table(), reference, check_exact=True)
 
 
-def test_two_shards_in_one_folder_give_the_same_table(tmp_path, reference):
-    for k in (1, 2):
-        outcome = sweep.run(DESCENT, SMALL, tmp_path, shard=sweep.Shard(k, 2))
-        assert outcome.computed == 2
-    assert sweep.status(tmp_path).complete
-    assert_same(sweep.read_table(tmp_path), reference)
+@pytest.mark.extended
+def test_a_cluster_gives_the_same_table_and_survives_a_killed_worker(tmp_path, call, reference):
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster) as client, client.get_executor() as executor:
+        outcome = sweep.grid(train, SMALL, tmp_path / "train", executor=executor)
+        assert outcome.complete, outcome.traces
+        pd.testing.assert_frame_equal(outcome.table(), reference, check_exact=True)
+        outcome = call(range(8), "5 die-once\n6 raise\n", executor=executor)
+        assert list(outcome.failed.values()) == ["RuntimeError: trouble in 6"]
+        assert "toy_experiment.py" in next(iter(outcome.traces.values()))
+        assert computed(tmp_path).count(5) == 2
+        (tmp_path / "trouble").unlink()
+        outcome = call(range(8), executor=executor)
+    assert (outcome.reused, outcome.computed) == (7, 1)
+    pd.testing.assert_frame_equal(outcome.table(), expected(range(8), tmp_path), check_exact=True)
 
 
-def test_shards_work_at_the_same_time(tmp_path):
-    """Each waits in its first unit until the other has begun one."""
-    config = troubled(tmp_path, "0 meet\n1 meet\n", count=4, per_unit=1)
-
-    def work(k):
-        return sweep.run(TOY, config, tmp_path / "sweep", shard=sweep.Shard(k, 2))
-
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(work, (1, 2)))
-    assert [(outcome.computed, outcome.failed) for outcome in outcomes] == [(2, {}), (2, {})]
-    assert sorted(computed(config.log)) == [0, 1, 2, 3]
-    assert sweep.status(tmp_path / "sweep").complete
-
-
-def test_runs_do_not_depend_on_how_they_are_grouped(tmp_path, reference):
-    together = replace(SMALL, runs_per_unit=100)
-    outcome = sweep.run(DESCENT, together, tmp_path)
-    assert outcome.computed == 2
-    assert_same(outcome.table(), reference)
-
-
-def test_a_killed_cluster_worker_does_not_stop_the_sweep(tmp_path, cluster):
-    config = troubled(tmp_path, "5 die-once\n", count=12, per_unit=1)
-    executor = sweep.Cluster(cluster.scheduler_address)
-    outcome = sweep.run(TOY, config, tmp_path / "cluster", executor=executor)
-    assert outcome.complete, outcome.failed
-    assert computed(config.log).count(5) == 2
-    undisturbed = sweep.run(TOY, Toy(count=12, per_unit=1), tmp_path / "here")
-    pd.testing.assert_frame_equal(outcome.table(), undisturbed.table(), check_exact=True)
-
-
-class Forgetful:
-    """A cluster that loses what it has computed, as many times as told."""
-
-    def __init__(self, losses):
-        self.losses = losses
-
-    def submit(self, function, *arguments, key, pure):
-        self.losses -= 1
-        status = "finished" if self.losses < 0 else ("lost", "pending")[self.losses % 2]
-        return Kept(status, function(*arguments))
-
-    def cancel(self, futures):
-        assert not futures
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """A result of it."""
-
-    status: str
-    value: object
-
-    def add_done_callback(self, callback):
-        callback(self)
-
-    def result(self):
-        return self.value
-
-
-def test_a_result_that_is_lost_with_its_worker_is_computed_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        sweep.Cluster, "execute", lambda self, tasks: self._collect(Forgetful(losses=3), tasks)
-    )
-    outcome = sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster("tcp://nowhere"))
-    assert (outcome.computed, outcome.failed) == (4, {})
-    assert len(outcome.table()) == 12
-
-
-def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_path, cluster):
-    config, executor = troubled(tmp_path, "3 raise\n"), sweep.Cluster(cluster.scheduler_address)
-    outcome = sweep.run(TOY, config, tmp_path / "sweep", executor=executor)
-    assert list(outcome.failed.values()) == ["RuntimeError: trouble in 3"]
-    assert "toy_experiment.py" in outcome.store.failures()[0]["trace"]
-    assert outcome.computed == 3
-
-
-def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_path, monkeypatch):
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty:
-        said = []
-
-        def answer(text, *_, **__):
-            said.append(text)
-            empty.scale(1)
-
-        monkeypatch.setattr("deeplin.sweep.executors.warnings.warn", answer)
-        executor = sweep.Cluster(empty.scheduler_address)
-        outcome = sweep.run(TOY, Toy(), tmp_path, executor=executor)
-    assert outcome.computed == 4
-    assert said == [
-        f"no worker is connected to the scheduler at {executor.address}: 4 unit(s) wait for one. "
-        f"Start it with: dask worker {executor.address} --nthreads 1"
+def test_a_unit_that_kills_its_worker_does_not_stop_the_others(call, tmp_path):
+    """It is computed once beside others and twice alone; one that dies once is forgiven."""
+    outcome = call(range(6), "1 raise\n3 die\n4 die-once\n", workers=2)
+    assert sorted(outcome.failed.values()) == [
+        "RuntimeError: trouble in 1",
+        "its worker process died 2 times while it was computed alone (killed, or out of memory)",
     ]
+    calls = computed(tmp_path)
+    assert {number: calls.count(number) for number in (1, 3, 4)} == {1: 1, 3: 3, 4: 2}
+    rows = expected([0, 2, 4, 5], tmp_path)
+    pd.testing.assert_frame_equal(outcome.table(), rows, check_exact=True)
 
 
-def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.tables.table.CONNECT_SECONDS", 0.2)
-    for address in ("tcp://127.0.0.1:9", "nonsense://x"):
-        with pytest.raises(InputError, match="no dask scheduler answers at"):
-            sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster(address))
-    assert sweep.status(tmp_path).finished == 0
+@pytest.mark.extended
+def test_an_executor_of_the_user_that_breaks_is_not_replaced(call, tmp_path):
+    executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with executor, pytest.raises(BrokenExecutor):
+        call(range(3), "1 die\n", executor=executor)
+    (tmp_path / "trouble").unlink()
+    assert call(range(3), workers=1).complete
 
 
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
-def test_a_wrong_shard_is_an_input_error(text):
-    with pytest.raises(InputError, match="shard is"):
-        sweep.Shard.parse(text)
+SCRIPT = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+from toy_experiment import troubled
+from deeplin import sweep
+try:
+    values = {{"number": range(4), "home": [sys.argv[1]]}}
+    sweep.grid(troubled, values, sys.argv[1] + "/sweep", workers=int(sys.argv[2]))
+except KeyboardInterrupt:
+    raise SystemExit(7)
+"""
 
 
-def test_shards_are_disjoint_and_complete():
-    units = {str(k): sweep.Unit({"k": k}) for k in range(11)}
-    parts = [sweep.Shard(k, 3).select(units) for k in (1, 2, 3)]
-    assert sorted(name for part in parts for name in part) == sorted(units)
-    assert {len(part) for part in parts} == {3, 4}
+WITH_WORKERS = pytest.param(2, signal.SIGINT, marks=pytest.mark.extended)
 
 
-def test_a_worker_stays_in_the_bucket_it_has_compiled(tmp_path):
-    config = Toy(count=6, per_unit=1, log=str(tmp_path / "log"))  # buckets 0, 1, 0, 1, 0, 1
-    sweep.run(TOY, config, tmp_path / "sweep", executor=sweep.Processes(1))
-    assert computed(config.log) == [0, 2, 4, 1, 3, 5]
+@pytest.mark.parametrize(
+    ("workers", "stop"), [(1, signal.SIGINT), (2, signal.SIGKILL), WITH_WORKERS]
+)
+def test_a_sweep_that_is_stopped_keeps_what_is_finished(call, tmp_path, workers, stop):
+    """Ctrl-C reaches the whole group, as on a terminal; kill -9 the main process alone."""
+    (tmp_path / "trouble").write_text("2 wait\n")
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(workers)]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE) as process:
+        finished = 2 if workers == 1 else 3
+        units = wait_until(
+            lambda: (
+                2 in computed(tmp_path)
+                and (found := list((tmp_path / "sweep").glob("*.parquet")))
+                and len(found) == finished
+            )
+        )
+        if stop == signal.SIGINT:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.kill()
+        process.wait(SAFETY_SECONDS)
+        assert process.returncode == (7 if stop == signal.SIGINT else -stop)
+    assert units
+    pids = {int(line.split()[0]) for line in (tmp_path / "log").read_text().splitlines()}
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))  # workers end with it
+    (tmp_path / "trouble").unlink()
+    outcome = call(range(4), workers=1)
+    assert (outcome.reused, outcome.computed) == (finished, 4 - finished)
+    pd.testing.assert_frame_equal(outcome.table(), expected(range(4), tmp_path), check_exact=True)
 
 
-class LocalConfigs:
-    """A place where workers cannot find a class."""
-
-    @staticmethod
-    def make():
-        @dataclass(frozen=True)
-        class Local(Toy):
-            pass
-
-        return Local()
+def test_units_that_fail_alike_are_an_error_and_others_an_outcome(call, tmp_path):
+    with pytest.raises(sweep.UnitsFailed, match="all 3 units failed alike: RuntimeError: trouble"):
+        call(range(3), "0 raise\n1 raise\n2 raise\n", workers=1)
+    outcome = call(range(3), "0 raise\n2 raise\n", workers=1)  # one came: it is not the function
+    assert (outcome.computed, len(outcome.failed)) == (1, 2)
+    outcome = call(range(2), "0 raise\n1 raise-other\n", folder="other", workers=1)
+    assert len(outcome.failed) == 2
+    assert len(call([0], "0 raise\n", folder="alone", workers=1).failed) == 1
 
 
-def test_what_workers_cannot_import_is_refused_before_the_first_unit(tmp_path):
-    config = LocalConfigs.make()
-    with pytest.raises(InputError, match=r"workers cannot import .*at the top level of a module"):
-        sweep.run(TOY, config, tmp_path / "sweep", executor=sweep.Processes(1))
-    assert sweep.run(TOY, config, tmp_path / "sweep").complete  # this process can
+def surroundings(index):
+    return {name: os.environ.get(name, "") for name in THREAD_VARIABLES} | {
+        "dtype": str(jnp.ones(1).dtype)
+    }
 
 
-def test_a_worker_that_cannot_import_the_unit_says_so():
-    task = Task("unit", TOY, Toy(), sweep.Unit({"first": 0, "last": 1}), "float64")
-    identifier, version, packed = task.pack()
-    result = compute_in_worker(
-        identifier, version, packed.replace(b"toy_experiment", b"toy_experimenT")
-    )
+@pytest.mark.extended
+def test_each_worker_has_its_share_of_the_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr("deeplin.sweep.executors.thread_count", lambda: 6)
+    table = sweep.grid(surroundings, {"index": [0]}, tmp_path, workers=3).table()
+    assert set(table[list(THREAD_VARIABLES)].to_numpy().ravel()) == {"2"}
+
+
+def dtype_of(unit):
+    return {"dtype": [str(jnp.ones(1).dtype)]}
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_worker_computes_in_the_precision_of_the_sweep(precision):
+    packed = cloudpickle.dumps(dtype_of)
+    result = compute_in_worker(packed, precision, VERSION, "unit", sweep.Unit({}))
+    assert precision.encode() in result.payload
+
+
+def test_a_worker_that_cannot_compute_says_why():
+    packed = cloudpickle.dumps(dtype_of)
+    lost = packed.replace(b"test_sweep_executors", b"test_sweep_executorS")
+    result = compute_in_worker(lost, "float64", VERSION, "unit", sweep.Unit({}))
     assert "cannot import" in result.error
-    assert "has deeplin" in compute_in_worker(identifier, "0.1", packed).error
+    result = compute_in_worker(packed, "float64", "0.1", "unit", sweep.Unit({}))
+    assert "has deeplin" in result.error
+
+
+def holding_a_lock(index):
+    return index
+
+
+def test_what_cannot_be_sent_to_workers_is_an_input_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("deeplin.sweep.executors.cloudpickle.dumps", lambda it: it.missing)
+    with pytest.raises(InputError, match=r"workers cannot receive the function.*workers=1"):
+        sweep.grid(holding_a_lock, {"index": [1]}, tmp_path, workers=2)

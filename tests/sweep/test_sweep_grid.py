@@ -13,7 +13,7 @@ from toy_experiment import draw_around, key_bits, squares
 
 from deeplin import sweep
 from deeplin.errors import InputError
-from deeplin.sweep.functions import _rows
+from deeplin.sweep._grid import _rows
 
 VALUES = {"center": [0.0, 10.0], "spread": np.array([1.0, 2.0, 4.0])}
 
@@ -31,37 +31,38 @@ def plain_loop(repetitions, seed=0):
 
 
 def test_the_table_is_that_of_a_plain_loop(tmp_path):
-    outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2, seed=3)
+    outcome = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=2, seed=3)
     assert (outcome.computed, outcome.complete) == (12, True)
     pd.testing.assert_frame_equal(outcome.table(), plain_loop(2, seed=3), check_exact=True)
 
 
 def test_it_grows_and_goes_on_where_it_stopped(tmp_path):
-    first = sweep.grid(draw_around, {"center": [0.0], "spread": [1.0, 4.0]}, tmp_path)
+    first = sweep.grid(draw_around, {"center": [0.0], "spread": [1.0, 4.0]}, tmp_path, workers=1)
     assert (first.reused, first.computed) == (0, 2)
-    outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2)
+    outcome = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=2)
     assert (outcome.reused, outcome.computed) == (2, 10)
     pd.testing.assert_frame_equal(outcome.table(), plain_loop(2), check_exact=True)
 
 
 def test_fewer_repetitions_or_values_than_the_folder_holds_give_the_table_of_the_call(tmp_path):
-    sweep.grid(draw_around, VALUES, tmp_path, repetitions=3)
-    outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2)
-    assert (outcome.reused, outcome.computed, outcome.damaged) == (12, 0, [])
+    sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=3)
+    outcome = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=2)
+    assert (outcome.reused, outcome.computed) == (12, 0)
     pd.testing.assert_frame_equal(outcome.table(), plain_loop(2), check_exact=True)
-    other = sweep.grid(draw_around, {"center": [0.0, 5.0], "spread": [1.0]}, tmp_path)
+    other = sweep.grid(draw_around, {"center": [0.0, 5.0], "spread": [1.0]}, tmp_path, workers=1)
     assert (other.reused, other.computed, len(other.table())) == (1, 1, 2)
-    assert len(sweep.read_table(tmp_path)) == 19  # nothing that was finished is lost
-    again = sweep.grid(draw_around, VALUES, tmp_path, repetitions=3)
-    assert (again.reused, again.computed, again.damaged) == (18, 0, [])
+    assert len(pd.read_parquet(tmp_path)) == 19  # nothing that was finished is lost
+    again = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=3)
+    assert (again.reused, again.computed) == (18, 0)
     pd.testing.assert_frame_equal(again.table(), plain_loop(3), check_exact=True)
 
 
 def test_a_function_may_return_a_number_or_several_rows(tmp_path):
-    table = sweep.grid(squares, {"up_to": [1, 3]}, tmp_path / "rows").table()
+    table = sweep.grid(squares, {"up_to": [1, 3]}, tmp_path / "rows", workers=1).table()
     assert table["up_to"].tolist() == [1, 3, 3, 3]
     assert table["square"].tolist() == [0, 0, 1, 4]
-    outcome = sweep.grid(key_bits, {"center": [0.5, 1]}, tmp_path / "number", repetitions=2)
+    values = {"center": [0.5, 1]}
+    outcome = sweep.grid(key_bits, values, tmp_path / "number", repetitions=2, workers=1)
     expected = [
         int(jax.random.key_data(sweep.run_key(0, center=center, repetition=r))[1])
         for center in (0.5, 1.0)
@@ -74,20 +75,27 @@ def test_a_function_may_return_a_number_or_several_rows(tmp_path):
 SCRIPT = """
 from deeplin import sweep
 
-def double(x, repetition):
-    return {"twice": 2 * x + repetition}
+offset = 1
 
-if __name__ == "__main__":
-    outcome = sweep.grid(
-        double, {"x": [1, 2]}, "results", repetitions=2, executor=sweep.Processes(1)
-    )
-    print(outcome.reused, outcome.computed, outcome.table()["twice"].tolist())
+class Doubler:
+    def __call__(self, x):
+        return 2 * x
+
+double = Doubler()
+
+def twice(x, repetition):
+    return {"twice": double(x) + repetition + offset}
+
+outcome = sweep.grid(twice, {"x": [1, 2]}, "results", repetitions=2, workers=2)
+print(outcome.reused, outcome.computed, outcome.table()["twice"].tolist())
 """
 
 
-def test_a_script_of_ten_lines_with_a_worker_process_goes_on_when_called_again(tmp_path):
+@pytest.mark.extended
+def test_a_script_with_worker_processes_goes_on_when_called_again(tmp_path):
+    """Without a guard: workers do not run the script, they receive its function."""
     (tmp_path / "mine.py").write_text(SCRIPT)
-    for expected in ("0 4 [2, 3, 4, 5]", "4 0 [2, 3, 4, 5]"):
+    for expected in ("0 4 [3, 4, 5, 6]", "4 0 [3, 4, 5, 6]"):
         answer = subprocess.run(
             [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True
         )
@@ -118,23 +126,19 @@ def test_what_cannot_be_swept_is_an_input_error_before_anything_is_computed(
 ):
     with pytest.raises(InputError, match=sentence):
         sweep.grid(function, values, tmp_path / "sweep")
-    assert not (tmp_path / "sweep" / "units").exists()
+    assert not (tmp_path / "sweep").exists()
 
 
-def test_in_this_process_a_function_need_not_be_importable(tmp_path):
-    space = {"__name__": "notebook"}
-    exec("def double(x):\n    return 2 * x\n", space)
-    table = sweep.grid(space["double"], {"x": [1, 2]}, tmp_path).table()
-    assert table["value"].tolist() == [2, 4]
-    with pytest.raises(InputError, match=r"workers cannot import .*double.*at the top level"):
-        sweep.grid(space["double"], {"x": [3]}, tmp_path, executor=sweep.Processes(1))
+def test_a_function_without_a_source_file_is_compared_by_its_bytecode(tmp_path):
+    def typed(expression):
+        space = {"__name__": "prompt", "factor": 2}
+        exec(f"def double(x):\n    return {expression}\n", space)
+        return sweep.grid(space["double"], {"x": [1, 2]}, tmp_path, workers=1)
 
-
-def test_a_function_of_a_script_is_not_sent_to_other_machines(tmp_path, monkeypatch):
-    monkeypatch.setattr(squares, "__module__", "__main__")
-    monkeypatch.setattr(sys.modules["__main__"], "squares", squares, raising=False)
-    with pytest.raises(InputError, match="workers cannot import squares from __main__"):
-        sweep.grid(squares, {"up_to": [1]}, tmp_path, executor=sweep.Cluster("tcp://127.0.0.1:9"))
+    assert typed("factor * x").table()["value"].tolist() == [2, 4]
+    assert typed("factor  *  x").reused == 2
+    with pytest.raises(InputError, match="another double; pass another folder"):
+        typed("factor + x")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
-from toy_experiment import TOY, Toy, units
+from toy_experiment import squares
 
 from deeplin import sweep
 from deeplin.sweep import progress as module
@@ -20,7 +20,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def four_units():
-    return TOY.identify(Toy(), units(Toy()), "float64")
+    return sized(10, 10, 10, 10)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_terminal_gets_a_bar_with_the_numbers(four_units, terminal):
 
 
 def test_a_sweep_prints_nothing_by_default(tmp_path, capfd):
-    sweep.run(TOY, Toy(), tmp_path)
+    sweep.grid(squares, {"up_to": [1]}, tmp_path, workers=1)
     assert capfd.readouterr() == ("", "")
 
 

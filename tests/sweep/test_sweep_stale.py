@@ -1,15 +1,16 @@
 """`sweep.grid` never returns rows of another function: whatever it depends on is compared."""
 
 import importlib
-import subprocess
 import sys
 import threading
+from functools import partial
 
+import jax
 import pytest
 
 from deeplin import sweep
 from deeplin.errors import InputError
-from deeplin.sweep.functions import fingerprint
+from deeplin.sweep.identity import dependencies
 
 HELPERS = """
 factor = 1.0
@@ -130,13 +131,13 @@ def changed(text, old, new):
 
 @pytest.mark.parametrize("what", [*CHANGES, *HELPER_CHANGES])
 def test_a_folder_made_with_something_else_is_refused(tmp_path, load, what):
-    sweep.grid(load(), {"x": [1.0, 2.0]}, tmp_path / "sweep")
+    sweep.grid(load(), {"x": [1.0, 2.0]}, tmp_path / "sweep", workers=1)
     if what in CHANGES:
         function = load(changed(MODULE, *CHANGES[what]))
     else:
         function = load(helpers=changed(HELPERS, *HELPER_CHANGES[what]))
-    with pytest.raises(InputError, match=r"train or what it depends on.*another folder"):
-        sweep.grid(function, {"x": [1.0, 2.0]}, tmp_path / "sweep")
+    with pytest.raises(InputError, match=r"with another .*; pass another folder.*version="):
+        sweep.grid(function, {"x": [1.0, 2.0]}, tmp_path / "sweep", workers=1)
 
 
 @pytest.mark.parametrize(
@@ -148,27 +149,43 @@ def test_a_folder_made_with_something_else_is_refused(tmp_path, load, what):
     ],
 )
 def test_comments_layout_and_what_is_not_used_change_nothing(tmp_path, load, old, new):
-    first = sweep.grid(load(), {"x": [1.0, 2.0]}, tmp_path / "sweep")
-    again = sweep.grid(load(changed(MODULE, old, new)), {"x": [1.0, 2.0]}, tmp_path / "sweep")
+    call = partial(sweep.grid, values={"x": [1.0, 2.0]}, folder=tmp_path / "sweep", workers=1)
+    first, again = call(load()), call(load(changed(MODULE, old, new)))
     assert (first.computed, again.reused, again.computed) == (2, 2, 0)
 
 
 def test_use_changes_nothing(load):
     """Neither computing with the globals nor what they cache makes them others."""
     function = load()
-    before = fingerprint(function)
+    before = dependencies(function)
     function(1.0)
-    assert fingerprint(function) == before
+    assert dependencies(function) == before
 
 
-def test_the_version_of_a_package_counts(tmp_path, load, monkeypatch):
-    sweep.grid(load(), {"x": [1.0]}, tmp_path / "sweep")
-    assert sweep.grid(load(), {"x": [1.0]}, tmp_path / "sweep").reused == 1
-    asked = []
-    monkeypatch.setattr("deeplin.sweep.functions._version", lambda it: asked.append(it) or "999")
-    with pytest.raises(InputError, match="train or what it depends on"):
-        sweep.grid(load(), {"x": [1.0]}, tmp_path / "sweep")
-    assert {"deeplin", "jaxlib", "numpy"} <= set(asked)
+def with_jax(x):
+    return jax.numpy.sin(x)
+
+
+def test_the_version_of_a_package_that_is_named_counts(monkeypatch):
+    before = dependencies(with_jax)
+    monkeypatch.setattr(jax, "__version__", "999")
+    assert dependencies(with_jax)["jax"] != before["jax"]
+
+
+def test_another_version_of_deeplin_is_refused(tmp_path, monkeypatch):
+    call = partial(sweep.grid, with_jax, {"x": [1.0]}, tmp_path, workers=1)
+    call()
+    monkeypatch.setattr("deeplin.sweep._grid.VERSION", "0.0")
+    with pytest.raises(InputError, match=r"with another deeplin; pass"):
+        call()
+
+
+def test_another_version_given_by_the_user_is_refused_and_named(tmp_path):
+    call = partial(sweep.grid, outer(3.0), {"center": [1.0]}, tmp_path, workers=1)
+    assert call(version="a").computed == call(version="a").reused == 1
+    for other in ("b", None, 1):
+        with pytest.raises(InputError, match=r"with another version=; pass another folder"):
+            call(version=other)
 
 
 def outer(shift):
@@ -179,10 +196,11 @@ def outer(shift):
 
 
 def test_a_closure_is_compared_by_its_variables(tmp_path):
-    assert sweep.grid(outer(3.0), {"center": [1.0]}, tmp_path).table()["value"].tolist() == [4.0]
-    assert sweep.grid(outer(3.0), {"center": [1.0]}, tmp_path).reused == 1
-    with pytest.raises(InputError, match="inner or what it depends on"):
-        sweep.grid(outer(5.0), {"center": [1.0]}, tmp_path)
+    call = partial(sweep.grid, values={"center": [1.0]}, folder=tmp_path, workers=1)
+    assert call(outer(3.0)).table()["value"].tolist() == [4.0]
+    assert call(outer(3.0)).reused == 1
+    with pytest.raises(InputError, match=r"another outer\.<locals>\.inner; pass"):
+        call(outer(5.0))
 
 
 LOCK, LINES = threading.Lock(), (line for line in "ab")
@@ -197,43 +215,34 @@ def from_generator(x):
     return x, next(LINES)
 
 
-def evaluated(x):
-    return eval("x + LIMIT")
-
-
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
         (locked, "depends on LOCK, a lock, which cannot be compared.*as an argument"),
         (from_generator, "depends on LINES, a generator"),
-        (evaluated, "evaluated calls eval.*pass what it needs as arguments"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(tmp_path, function, sentence):
     with pytest.raises(InputError, match=sentence):
-        sweep.grid(function, {"x": [1]}, tmp_path / "sweep")
+        sweep.grid(function, {"x": [1]}, tmp_path / "sweep", workers=1)
     assert not (tmp_path / "sweep").exists()
 
 
 UNSTABLE = """
 import os
-from deeplin import sweep
 
 token = os.getpid()
 
 def double(x):
     return 2 * x + 0 * token
-
-if __name__ == "__main__":
-    try:
-        sweep.grid(double, {"x": [1, 2]}, "results", executor=sweep.Processes(1))
-    except sweep.UnitsFailed as error:
-        print(error)
 """
 
 
-def test_a_worker_that_imports_something_else_says_so(tmp_path):
-    (tmp_path / "mine.py").write_text(UNSTABLE)
-    command = [sys.executable, "mine.py"]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "a worker that imports double finds another function, or other globals" in answer.stdout
+@pytest.mark.extended
+def test_a_worker_that_imports_something_else_says_so(tmp_path, monkeypatch):
+    (tmp_path / "unstable.py").write_text(UNSTABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    double = importlib.import_module("unstable").double
+    with pytest.raises(sweep.UnitsFailed, match="imports double finds another function, or other"):
+        sweep.grid(double, {"x": [1, 2]}, tmp_path / "results", workers=2)
+    del sys.modules["unstable"]

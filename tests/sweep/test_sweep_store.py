@@ -5,7 +5,6 @@ import io
 import json
 import os
 import resource
-import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,85 +15,78 @@ import pandas as pd
 import polars
 import pyarrow.parquet as pq
 import pytest
-from toy_experiment import TOY, Toy, computed, run_unit, squares, units
+from toy_experiment import computed, expected, squares, troubled
 
 from deeplin import files, sweep
 from deeplin.errors import InputError
-from deeplin.sweep.executors import to_arrow, to_parquet
+from deeplin.sweep.store import IDENTITY, LEFT_OVER_SECONDS, to_parquet
 
 HERE = Path(__file__).parent
+NUMBERS = range(4)
 
 
 @pytest.fixture
-def expected():
-    """The table, computed without the engine."""
-    return pd.concat([run_unit(Toy(), unit) for unit in units(Toy())], ignore_index=True)
+def call(tmp_path):
+    """Sweep in this process, into a new folder below a new one."""
+
+    def run(numbers=NUMBERS, folder="new/sweep", **options):
+        values = {"number": numbers, "home": [str(tmp_path)]}
+        return sweep.grid(troubled, values, tmp_path / folder, workers=1, **options)
+
+    return run
 
 
-def test_the_table_is_what_the_units_computed(tmp_path, expected):
-    outcome = sweep.run(TOY, Toy(), tmp_path / "new" / "folder")
+def test_the_table_is_what_the_units_computed(call, tmp_path):
+    outcome = call()
     assert (outcome.computed, outcome.reused, outcome.complete) == (4, 0, True)
-    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
+    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
 
 
-def test_pandas_polars_and_duckdb_read_the_folder_directly(tmp_path, expected):
-    sweep.run(TOY, Toy(), tmp_path)
+def test_pandas_polars_and_duckdb_read_the_folder_directly(call, tmp_path):
+    folder, rows = call().store.folder, expected(NUMBERS, tmp_path)
     tables = [
-        pd.read_parquet(tmp_path),
-        pd.read_parquet(tmp_path / "units"),
-        polars.read_parquet(tmp_path / "units").to_pandas(),
-        duckdb.read_parquet(f"{tmp_path}/**/*.parquet").df(),
+        pd.read_parquet(folder),
+        polars.read_parquet(folder / "*.parquet").to_pandas(),
+        duckdb.read_parquet(f"{folder}/*.parquet").df(),
     ]
     for table in tables:
-        table = table.sort_values("run", ignore_index=True)
-        np.testing.assert_array_equal(table["draw"], expected["draw"])
-        np.testing.assert_array_equal(table["status"], expected["status"])
+        table = table.sort_values("number", kind="stable", ignore_index=True)
+        np.testing.assert_array_equal(table["draw"], rows["draw"])
+        np.testing.assert_array_equal(table["status"], rows["status"])
     # NaN stays a value and does not become missing.
-    nans = duckdb.read_parquet(f"{tmp_path}/units/*.parquet").filter("isnan(risk)")
-    assert expected["risk"].isna().sum() == len(nans) > 0
+    nans = duckdb.read_parquet(f"{folder}/*.parquet").filter("isnan(risk)")
+    assert rows["risk"].isna().sum() == len(nans) > 0
 
 
-def written(store):
-    """Which files there are, and when each was last written or renamed."""
-    found = {path.name: path.stat() for path in store.units.iterdir()}
-    return {name: (s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for name, s in found.items()}
+def test_a_finished_unit_is_neither_computed_nor_written_again(call, tmp_path):
+    def written(folder):
+        return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+
+    folder = call().store.folder
+    before = written(folder)
+    again = call(range(5))
+    assert (again.computed, again.reused) == (1, 4)
+    assert before.items() < written(folder).items()
+    assert computed(tmp_path) == [0, 1, 2, 3, 4]
+    assert again.seconds > 0
 
 
-def test_a_finished_unit_is_neither_computed_nor_written_again(tmp_path):
-    config = Toy(log=str(tmp_path / "log"))
-    first = sweep.run(TOY, config, tmp_path / "sweep")
-    before = written(first.store)
-    second = sweep.run(TOY, config, tmp_path / "sweep")
-    assert (second.computed, second.reused) == (0, 4)
-    assert written(first.store) == before
-    assert len(computed(config.log)) == 4
-
-
-def test_a_folder_holds_one_sweep(tmp_path):
-    sweep.run(TOY, Toy(), tmp_path)
-    with pytest.raises(InputError, match=r"another config \(different: seed\).*another folder"):
-        sweep.run(TOY, Toy(seed=1), tmp_path)
-    with pytest.raises(InputError, match="different: count"):
-        sweep.run(TOY, Toy(count=6), tmp_path)
-    with pytest.raises(InputError, match="config is a dict"):
-        sweep.run(TOY, {}, tmp_path)
-    assert len(sweep.read_table(tmp_path)) == 12
-
-
-def test_manifest_and_journal_say_where_the_results_come_from(tmp_path):
-    sweep.run(TOY, Toy(seed=5), tmp_path)
-    manifest = json.loads((tmp_path / "_manifest.json").read_text())
-    assert sweep.from_json(Toy, json.dumps(manifest["config"])) == Toy(seed=5)
-    assert (manifest["experiment"], manifest["seed"], manifest["dtype"]) == ("toy", 5, "float64")
-    session, *units = sweep.Store(tmp_path).journal()
-    assert session["versions"]["numpy"] == np.__version__
-    assert session["machine"]["name"] == os.uname().nodename
-    assert sorted(line["unit"] for line in units) == sorted(manifest["units"])
-    assert {line["outcome"] for line in units} == {"finished"}
-    assert sweep.status(tmp_path).unit_seconds == sum(line["seconds"] for line in units) > 0
+def test_the_folder_says_where_the_results_come_from(call):
+    document = json.loads((call(seed=5).store.folder / IDENTITY).read_text())
+    assert document["identity"]["seed"] == 5
+    assert document["identity"]["precision"] == "float64"
+    assert {"troubled", "computed"} <= document["identity"]["function"].keys()
+    assert document["environment"]["versions"]["numpy"] == np.__version__
+    assert document["environment"]["machine"]["name"] == os.uname().nodename
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
     if (HERE.parents[1] / ".git").exists() and not head.returncode:  # git trusts the checkout
-        assert session["commit"].removesuffix("-dirty") == head.stdout.strip()
+        assert document["environment"]["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_another_seed_is_another_sweep(call):
+    call()
+    with pytest.raises(InputError, match="with another seed; pass another folder"):
+        call(seed=1)
 
 
 def flipped(payload, position):
@@ -104,63 +96,69 @@ def flipped(payload, position):
 DAMAGES = {
     "truncated": lambda payload: payload[: len(payload) // 2],
     "empty": lambda payload: b"",
-    # Every position must be noticed: take one in the data and one in the file's footer.
-    "flipped data": lambda payload: flipped(payload, 20),
-    "flipped footer": lambda payload: flipped(payload, -60),
+    "flipped data": lambda payload: flipped(payload, 60),
+    "flipped end": lambda payload: flipped(payload, -2),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_file_is_noticed_and_computed_again(tmp_path, expected, kind):
-    config = Toy(log=str(tmp_path / "log"))
-    store = sweep.run(TOY, config, tmp_path / "sweep").store
-    damaged = sorted(store.units.iterdir())[1]
+def test_a_damaged_file_is_noticed_and_computed_again(call, tmp_path, kind):
+    damaged = sorted(call().store.folder.glob("*.parquet"))[1]
     damaged.write_bytes(DAMAGES[kind](damaged.read_bytes()))
-    assert not sweep.status(store.folder).healthy
-    assert len(store.table()) == 9
-    outcome = sweep.run(TOY, config, tmp_path / "sweep")
-    assert outcome.damaged == [damaged.name]
-    assert outcome.computed == 1
-    assert len(computed(config.log)) == 5
-    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
-    assert sweep.status(store.folder).healthy
+    outcome = call()
+    assert (outcome.reused, outcome.computed) == (3, 1)
+    assert len(computed(tmp_path)) == 5
+    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
 
 
-def test_foreign_files_are_left_alone_and_never_read(tmp_path, expected):
-    store = sweep.run(TOY, Toy(), tmp_path / "sweep").store
-    other = sweep.run(TOY, Toy(seed=9), tmp_path / "other").store
-    foreign = next(other.units.iterdir())
-    (store.units / foreign.name).write_bytes(foreign.read_bytes())
-    (store.units / "notes.txt").write_text("mine")
-    (store.units / "folder").mkdir()
-    outcome = sweep.run(TOY, Toy(), tmp_path / "sweep")
-    assert (outcome.reused, outcome.computed, outcome.damaged) == (4, 0, [])
-    pd.testing.assert_frame_equal(store.table(), expected, check_exact=True)
-    assert sweep.status(store.folder).healthy
-    assert len(list(store.units.iterdir())) == 7
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff\xfe"])
+def test_a_damaged_description_of_the_sweep_is_written_again(call, payload):
+    """The names of the files contain what they were computed with; nothing else is trusted."""
+    path = call().store.folder / IDENTITY
+    whole = json.loads(path.read_text())["identity"]
+    path.write_bytes(payload)
+    assert call().reused == 4
+    assert json.loads(path.read_text())["identity"] == whole
+    path.unlink()
+    assert call(seed=1).reused == 0
 
 
-def test_a_unit_cannot_pass_for_another_one(tmp_path):
-    store = sweep.run(TOY, Toy(), tmp_path).store
-    first, second = sorted(store.units.iterdir())[:2]
-    taken = second.name.partition(".")[0]
+def test_foreign_files_are_left_alone_and_never_read(call, tmp_path):
+    folder, other = call().store.folder, call(seed=9, folder="other").store.folder
+    foreign = next(other.glob("*.parquet"))
+    (folder / foreign.name).write_bytes(foreign.read_bytes())
+    (folder / "notes.txt").write_text("mine")
+    (folder / "folder").mkdir()
+    outcome = call()
+    assert (outcome.reused, outcome.computed) == (4, 0)
+    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
+    assert len(list(folder.iterdir())) == 8
+
+
+def test_a_unit_cannot_pass_for_another_one(call):
+    first, second = sorted(call().store.folder.glob("*.parquet"))[:2]
     second.unlink()
-    first.rename(store.units / f"{taken}.{first.name.partition('.')[2]}")
-    assert len(store.inventory(store.manifest["units"])[0]) == 2
+    first.rename(second)
+    assert (call().reused, call().reused) == (2, 4)
 
 
-def test_folders_merge_by_copying(tmp_path, expected):
-    stores = [
-        sweep.run(TOY, Toy(), tmp_path / str(k), shard=sweep.Shard(k, 2)).store for k in (1, 2)
-    ]
-    for path in stores[1].units.iterdir():
-        (stores[0].units / path.name).write_bytes(path.read_bytes())
-    pd.testing.assert_frame_equal(stores[0].table(), expected, check_exact=True)
-    assert sweep.status(stores[0].folder).complete
-    # The same unit has the same bytes, and so the same name, wherever it was computed.
-    stores.append(sweep.run(TOY, Toy(), tmp_path / "whole").store)
-    merged, _, whole = ({path.name for path in store.units.iterdir()} for store in stores)
-    assert merged == whole
+def test_the_parts_of_a_job_array_share_a_folder(call, tmp_path):
+    call(range(0, 4, 2)), call(range(1, 4, 2))
+    outcome = call()
+    assert (outcome.reused, outcome.computed) == (4, 0)
+    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
+
+
+def test_what_a_killed_process_began_to_write_is_removed_later(call):
+    folder = call().store.folder
+    unit = next(folder.glob("*.parquet"))
+    old, new = (folder / f".{unit.name}.{process}-1" for process in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    then = unit.stat().st_mtime - 2 * LEFT_OVER_SECONDS
+    os.utime(old, (then, then))
+    call()
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 class FullFile(io.FileIO):
@@ -185,18 +183,15 @@ class FullDisk:
         return open(path, *options, **more)
 
 
-def test_a_full_disk_stops_with_a_clear_error_and_loses_nothing(tmp_path, expected, monkeypatch):
-    config = Toy(log=str(tmp_path / "log"))
+def test_a_full_disk_stops_the_sweep_and_loses_nothing(call, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "open", FullDisk(room=2), raising=False)
-    with pytest.raises(sweep.StoreError, match=r"No space left on device.*2 finished unit"):
-        sweep.run(TOY, config, tmp_path / "sweep")
+    with pytest.raises(OSError, match="No space left on device"):
+        call()
     monkeypatch.undo()
-    left = list((tmp_path / "sweep").rglob("*.parquet"))
-    assert len(left) == 2
-    assert len(sweep.read_table(tmp_path / "sweep")) == 6
-    outcome = sweep.run(TOY, config, tmp_path / "sweep")
-    assert (outcome.reused, outcome.computed, outcome.damaged) == (2, 2, [])
-    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+    outcome = call()
+    assert (outcome.reused, outcome.computed) == (2, 2)
+    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
 
 
 @contextmanager
@@ -214,11 +209,9 @@ def small_files_only():
 
 
 def test_a_write_the_system_refuses_leaves_no_file_behind(tmp_path):
-    refusal = pytest.raises(sweep.StoreError, match=r"File too large.*0 finished unit")
-    with refusal, small_files_only():
-        sweep.run(TOY, Toy(count=3_001, per_unit=3_000), tmp_path)
-    assert list(tmp_path.rglob("*.parquet")) == []
-    assert list((tmp_path / "_temporary").rglob("*")) == []
+    with pytest.raises(OSError, match="File too large"), small_files_only():
+        sweep.grid(squares, {"up_to": [5000]}, tmp_path, workers=1)
+    assert [path.name for path in tmp_path.iterdir()] == [IDENTITY]
 
 
 @pytest.mark.parametrize("where", ["below a file", "not ours"])
@@ -226,53 +219,15 @@ def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path, where):
     (tmp_path / "file").write_text("")
     folder = {"below a file": tmp_path / "file" / "sweep", "not ours": Path("/proc/sweep")}[where]
     with pytest.raises(InputError, match="pass a folder you may write in"):
-        sweep.run(TOY, Toy(), folder)
+        sweep.grid(squares, {"up_to": [1]}, folder, workers=1)
 
 
-def test_a_read_only_folder_can_be_read_but_not_swept_into(tmp_path, monkeypatch, expected):
-    store = sweep.run(TOY, Toy(), tmp_path).store
+def test_a_read_only_folder_is_refused(call, monkeypatch):
+    call()
     # The superuser may write anywhere, so the system's answer is replaced, not its permissions.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(InputError, match="is read-only"):
-        sweep.run(TOY, Toy(), tmp_path)
-    pd.testing.assert_frame_equal(store.table(), expected)
-    assert sweep.status(tmp_path).complete
-
-
-def test_a_folder_without_a_sweep_is_an_input_error(tmp_path):
-    for look in (sweep.read_table, sweep.status):
-        with pytest.raises(InputError, match="holds no sweep"):
-            look(tmp_path)
-
-
-def folder_of_version_0_2(name, tmp_path):
-    """A copy of a folder that deeplin 0.2 wrote."""
-    return shutil.copytree(HERE / "folders_of_version_0_2" / name, tmp_path / name)
-
-
-def test_a_folder_of_version_0_2_is_resumed(tmp_path):
-    folder = folder_of_version_0_2("toy", tmp_path)
-    outcome = sweep.run(TOY, Toy(count=6, per_unit=2), folder)
-    assert (outcome.reused, outcome.computed, outcome.damaged) == (2, 1, [])
-    new = sweep.run(TOY, Toy(count=6, per_unit=2), tmp_path / "new")
-    pd.testing.assert_frame_equal(outcome.table(), new.table(), check_exact=True)
-    assert sweep.status(folder).sessions == 2
-
-
-def test_a_function_swept_by_version_0_2_is_refused_as_it_recorded_too_little(tmp_path):
-    folder = folder_of_version_0_2("grid", tmp_path)
-    with pytest.raises(InputError, match=r"different: code\).*pass another folder"):
-        sweep.grid(squares, {"up_to": [1, 3]}, folder)
-    assert len(sweep.read_table(folder)) == 4
-
-
-def test_a_manifest_of_a_newer_version_is_left_alone(tmp_path):
-    store = sweep.run(TOY, Toy(), tmp_path).store
-    newer = store.manifest | {"format": 99}
-    store.manifest_path.write_text(json.dumps(newer))
-    with pytest.raises(InputError, match=r"has format 99.*use the version that wrote it"):
-        sweep.run(TOY, Toy(), tmp_path)
-    assert json.loads(store.manifest_path.read_text()) == newer
+        call()
 
 
 @pytest.mark.parametrize(
@@ -285,14 +240,13 @@ def test_a_manifest_of_a_newer_version_is_left_alone(tmp_path):
     ],
 )
 def test_rows_of_every_common_kind_can_be_kept(rows, types):
-    table = to_arrow(rows, "unit")
+    table = pq.read_table(io.BytesIO(to_parquet(rows, "unit", 0.5)))
     assert types is None or [str(field.type) for field in table.schema] == types
-    assert table.schema.metadata == {b"deeplin.unit": b"unit"}
-    read = pq.read_table(io.BytesIO(to_parquet(table))).to_pandas()
+    assert table.schema.metadata == {b"deeplin.unit": b"unit", b"deeplin.seconds": b"0.5"}
     for name in ("a", "b"):
         given = pd.Series(np.asarray(rows[name]))
         pd.testing.assert_series_equal(
-            read[name].astype(given.dtype), given, check_names=False, check_exact=True
+            table.to_pandas()[name].astype(given.dtype), given, check_names=False, check_exact=True
         )
 
 
@@ -307,4 +261,17 @@ def test_rows_of_every_common_kind_can_be_kept(rows, types):
 )
 def test_rows_that_make_no_table_are_refused(rows, sentence):
     with pytest.raises(InputError, match=sentence):
-        to_arrow(rows, "unit")
+        to_parquet(rows, "unit", 0.0)
+
+
+def of_several_types(kind):
+    return {"int": 1, "float": 0.5, "text": "x"}[kind]
+
+
+def test_integers_beside_fractions_become_fractions_and_text_beside_numbers_is_refused(tmp_path):
+    def call(kinds):
+        return sweep.grid(of_several_types, {"kind": kinds}, tmp_path, workers=1).table()
+
+    assert call(["int", "float"])["value"].tolist() == [1.0, 0.5]
+    with pytest.raises(InputError, match="return the same type from each call"):
+        call(["int", "text"])

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import deeplin as dl
-from deeplin.tables import formats
-from deeplin.tables.formats import survey
+from deeplin.tables.columns import Survey
+from deeplin.tables.predictions import TablePredictions
 from deeplin.tables.preparation import Preparation
 from deeplin.tables.reading import read_problem
 
@@ -53,6 +53,12 @@ def test_units_and_marks_are_removed_and_said(values, numbers, unit):
     assert says(reading, "In 'x'", f"the unit '{unit}'" if unit else "thousands")
 
 
+def survey(texts):
+    found = Survey()
+    found.add(pd.Series(texts), 0)
+    return found
+
+
 def test_mixed_units_codes_and_dates_are_no_numbers():
     assert not survey(["12 %", "0.12", "5 %", "7"]).all_numbers
     for texts in (["A12", "B13"], ["2024-01-01", "2024-01-02"], ["1.2.3", "1.2.4"], ["1-2", "3-4"]):
@@ -68,6 +74,8 @@ def test_identifiers_are_left_out_or_named(tmp_path, rng):
     reading = read_problem(frame, "y")
     assert reading.inputs == ("a", "humid")
     assert says(reading, "'customer_id'", "identifier", "--keep")
+    counted = frame.assign(id=np.arange(n)).set_index("id").reset_index()  # said once
+    assert sum("'id'" in note for note in read_problem(counted, "y").notes) == 1
     assert says(reading, "'orderId'", "identifier", "--keep")
     assert says(reading, "'humid'", "--ignore")
     assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id", "humid")
@@ -97,14 +105,13 @@ def test_an_empty_column_is_named(tmp_path):
     assert reading.inputs == ("x",)
     assert says(reading, "empty: 'none'")
     frame = pd.DataFrame({"x": [1.0, 2.0], "hollow": [np.nan] * 2, "y": [1.0, 2.0]})
-    with pytest.raises(dl.InputError, match="nothing is in 'hollow'"):
-        read_problem(frame, "y", missing="drop")
+    assert says(read_problem(frame, "y"), "empty: 'hollow'")
 
 
 def test_comment_lines_are_skipped_and_said(tmp_path):
     reading = read(tmp_path, "# from a device\n# of ours\nx,y\n1,2\n# a pause\n3,5\n4,4\n")
     np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1, 3, 4])
-    assert says(reading, "2 line(s) of comment")
+    assert says(reading, "2 lines of comment")
 
 
 def test_a_name_in_another_case_is_suggested(tmp_path):
@@ -141,6 +148,7 @@ def test_a_workbook_without_its_reader_says_what_to_install(tmp_path, monkeypatc
         read_problem(tmp_path / "book.xlsx", "y")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["diagnose", "train", "predict"])
 def test_commands_read_standard_input(name, command, monkeypatch, tmp_path, rng):
     frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "y"])
@@ -168,22 +176,14 @@ def test_commands_read_standard_input(name, command, monkeypatch, tmp_path, rng)
     assert printed[0] == printed[1]
 
 
-def test_frames_of_several_libraries_give_one_problem(rng):
-    frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["a", "b", "y"])
-    polars = pytest.importorskip("polars")
-    for table in (frame, pa.Table.from_pandas(frame), polars.DataFrame(frame.to_dict("list"))):
-        found = read_problem(table, "y").problem
-        np.testing.assert_array_equal(found.inputs, frame[["a", "b"]])
-    with pytest.raises(dl.InputError, match="Arrow cannot read"):
-        read_problem([1, 2], "y")
-
-
-def test_the_dialect_is_found_once(tmp_path, monkeypatch):
-    found = []
-    real = formats._beginning
-    monkeypatch.setattr(formats, "_beginning", lambda path: found.append(path) or real(path))
-    read(tmp_path, "x,name,y\n1,a,2\n2,b,3\n0,c,1\n", encode=True)
-    assert len(found) == 1
+def test_frames_and_matrices_give_one_problem(rng):
+    frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["x1", "x2", "x3"])
+    for table in (frame, frame.to_numpy()):
+        found = read_problem(table, "x3").problem
+        np.testing.assert_array_equal(found.inputs, frame[["x1", "x2"]])
+    for table in ([1, 2], pa.Table.from_pandas(frame)):
+        with pytest.raises(dl.InputError, match="pass the name of a file, a matrix, or"):
+            read_problem(table, "x3")
 
 
 def test_held_out_rows_are_prepared_by_the_others(rng):
@@ -193,7 +193,7 @@ def test_held_out_rows_are_prepared_by_the_others(rng):
     rows, targets = reading.held_out
     assert (rows.shape, targets.shape) == ((10, 2), (10, 1))
     d = len(reading.inputs)
-    raw = rows * reading.preparation.scale[:d] + reading.preparation.centre[:d]
+    raw = rows * reading.preparation.scale[:d] + reading.preparation.center[:d]
     assert all(np.any(np.all(np.isclose(frame[["a", "b"]], row), axis=1)) for row in raw)
     np.testing.assert_allclose(reading.problem.inputs.mean(axis=0), 0, atol=1e-12)
     with pytest.raises(dl.InputError, match="test_share"):
@@ -211,3 +211,148 @@ def test_a_preparation_survives_as_text(rng):
     for text in ("", "[]", "{}", before.to_json().replace("1.0", "NaN")):
         with pytest.raises(dl.InputError, match="preparation"):
             Preparation.from_json(text)
+
+
+def test_thousands_that_look_like_decimals_are_said_and_read_as_asked(tmp_path):
+    text = "x,y\n1.595,1\n950,2\n20,4\n"
+    for table in (text, text.replace("950", '"950 "')):
+        reading = read(tmp_path, table)
+        np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1.595, 950, 20])
+        assert says(reading, "'x'", "'1.595'", "--thousands .")
+    frame = pd.DataFrame({"x": ["1.595", "950", "20"], "y": [1.0, 2, 4]})
+    assert says(read_problem(frame, "y"), "'x'", "'1.595'", "--thousands .")
+    reading = read(tmp_path, text, thousands=".")
+    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1595, 950, 20])
+    assert says(reading, "'x'", "'1.595'", "groups thousands")
+    for other in ("1.59", "0.595", "1595.5"):  # no group of three digits
+        assert not says(read(tmp_path, text.replace("20", other)), "--thousands")
+    german = read(tmp_path, "x;y\n1.595;1,5\n2.300;2,5\n1.200;4,5\n")
+    np.testing.assert_array_equal(german.problem.inputs[:, 0], [1595, 2300, 1200])
+
+
+def test_cells_in_different_styles_get_row_cell_and_option(tmp_path):
+    with pytest.raises(dl.InputError, match=r"2 of 3 .*row 2 is '2,5'.*--decimal ,"):
+        read(tmp_path, 'x,y\n1.5,1\n"2,5",2\n3,4\n', "x")
+    lines = "".join(f"{k % 7}.5,{k % 5}\n" for k in range(60))
+    with pytest.raises(dl.InputError, match=r"60 of 61 .*row 61 is '1.234.567'.*--thousands \."):
+        read(tmp_path, f"x,y\n{lines}1.234.567,2\n", "x", chunk_rows=10, memory=100)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"thousands": ";"}, "thousands is ';'"),
+        ({"thousands": ",", "decimal": ","}, "both ','"),
+        ({"decimal": ";"}, "decimal is ';'"),
+    ],
+)
+def test_marks_that_are_none_are_refused(tmp_path, options, sentence):
+    with pytest.raises(dl.InputError, match=sentence):
+        read(tmp_path, "x,y\n1,2\n2,3\n", **options)
+
+
+def test_the_remark_on_scales_counts_only_columns_that_are_used(rng):
+    frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "y"])
+    frame["customer_id"] = 10**6 * rng.permutation(40)
+    frame.insert(0, "row", np.arange(40) * 1.0)
+    assert not says(read_problem(frame, "y"), "--raw")
+    assert says(read_problem(frame, "y", keep=["customer_id"]), "--raw")
+
+
+def test_medians_replace_missing_values_of_training_rows_and_are_said(rng):
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "y"])
+    frame["c"] = np.array(["u", "v", "v"])[np.arange(60) % 3]
+    frame.loc[[3, 5], "a"], frame.loc[7, "c"], frame.loc[9, "y"] = np.nan, None, np.nan
+    reading = read_problem(frame, "y", missing="median", encode=True)
+    known = frame.drop(index=9)
+    expected = known.fillna({"a": known["a"].median(), "c": "v"})
+    np.testing.assert_array_equal(reading.problem.inputs[:, 0], expected["a"])
+    np.testing.assert_array_equal(reading.problem.inputs[:, 1], expected["c"] == "v")
+    assert says(reading, "median of their column: 'a' (2 rows)")
+    assert says(reading, "most frequent category of their column: 'c' (1 row)")
+    assert says(reading, "the target is missing: 1")
+    held = read_problem(frame, "y", ignore=["c"], missing="median", test_share=0.5)
+    rows = np.r_[held.problem.inputs[:, 0], held.held_out[0][:, 0]]
+    training = held.problem.inputs[~np.isin(held.problem.inputs, frame["a"])]
+    filled = rows[~np.isin(rows, frame["a"])]
+    present = held.problem.inputs[np.isin(held.problem.inputs, frame["a"])]
+    assert set(filled) == set(held.preparation.fill) == {np.median(present)}
+    assert len(filled) == 2
+    assert len(training) <= 2
+
+
+def test_a_run_with_medians_predicts_rows_with_missing_values(rng):
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "y"])
+    frame.loc[3, "a"] = np.nan
+    reading = read_problem(frame, "y", missing="median", intercept=True)
+    kept = Preparation.from_json(reading.preparation.to_json())
+    theta = reading.problem.optimum
+    found = TablePredictions(frame.assign(b=frame["b"].where(frame.index != 8)), kept, theta)
+    values = np.concatenate(list(found))
+    rows = frame[["a", "b"]].fillna({"a": frame["a"].median()})
+    rows.loc[8, "b"] = frame["b"].median()
+    coefficients, intercept = kept.in_table_units(theta)
+    np.testing.assert_allclose(values, rows.to_numpy() @ coefficients + intercept, rtol=1e-12)
+    (note,) = found.notes
+    assert "2 rows" in note
+    assert "medians" in note
+
+
+def test_a_row_with_too_many_values_is_an_error_in_every_chunk(tmp_path):
+    for row in (1, 2, 10, 11, 49):
+        lines = ["1,2"] * 50
+        lines[row] += ",3"
+        with pytest.raises(dl.InputError, match=f"line {row + 2}"):
+            read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", chunk_rows=10)
+
+
+def test_columns_are_named_by_one_name_or_several(rng):
+    frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["a", "b", "y"])
+    for options in ({"ignore": "a"}, {"ignore": ["a"]}):
+        assert read_problem(frame, -1, **options).inputs == ("b",)
+    with pytest.raises(dl.InputError, match="target='y'"):
+        dl.diagnose(frame, "y")
+    for options in ({"chunk_rows": 0}, {"memory": -1}):
+        with pytest.raises(dl.InputError, match=next(iter(options))):
+            read_problem(frame, "y", **options)
+
+
+def test_chunks_of_one_column_are_read_in_one_style(tmp_path):
+    lines = "".join(f"{k},5;{k % 4}\n" for k in range(20)) + "1.234,5;1\n7;2\n"
+    for rows in (5, 100):
+        reading = read(tmp_path, "x;y\n" + lines, chunk_rows=rows)
+        expected = [*(k + 0.5 for k in range(20)), 1234.5, 7]
+        np.testing.assert_array_equal(reading.problem.inputs[:, 0], expected)
+    mixed = pd.DataFrame({"x": [1.595, "1.234,5", 3], "y": [1.0, 2, 4]})  # as in workbooks
+    with pytest.raises(dl.InputError, match=r"2 of 3 values parse"):
+        read_problem(mixed, "x")
+
+
+@pytest.mark.parametrize(
+    ("training", "options", "new", "expected"),
+    [
+        ("x,y\n1.595,1\n950,2\n20,4\n", {"thousands": "."}, "x\n1.595\n2\n", [1595, 2]),
+        ("x;y\n111,228;1\n200;2\n50;3\n", {"decimal": ","}, "x;z\n111,228;1\n2;1\n", [111.228, 2]),
+        ("x;y\n1,5;1\n1,234;2\n50;3\n", {}, "x;z\n1,234;1\n2;1\n", [1.234, 2]),
+        ("x;y\n1,5;1\n1,234;2\n50;3\n", {}, "x,z\n1.5,1\n1.234,1\n", [1.5, 1.234]),
+        ('x,y\n"$1,5",1\n"$1,234",2\n$50,3\n', {}, 'x,z\n"$1,234",1\n$2,1\n', [1.234, 2]),
+    ],
+)
+def test_new_rows_are_read_in_the_style_of_training(tmp_path, training, options, new, expected):
+    reading = read(tmp_path, training, **options)
+    kept = Preparation.from_json(reading.preparation.to_json())
+    (tmp_path / "new.csv").write_text(new)
+    sources = [tmp_path / "new.csv"]
+    sources += [] if "$" in training else [pd.DataFrame({"x": map(float, expected)})]
+    for source in sources:
+        found = np.concatenate(list(TablePredictions(source, kept, np.ones(1))))
+        np.testing.assert_allclose(found[:, 0], expected, rtol=1e-15)
+
+
+def test_thousands_of_a_streamed_table_are_read_as_asked(tmp_path):
+    text = "x,y\n" + "".join(f"{k}.500,{k % 7}\n" for k in range(1, 60))
+    whole, streamed = (
+        read(tmp_path, text, thousands=".", memory=memory, chunk_rows=7) for memory in (2**20, 100)
+    )
+    np.testing.assert_array_equal(whole.problem.inputs[:, 0], 1000 * np.arange(1, 60) + 500)
+    np.testing.assert_allclose(streamed.problem.covariance, whole.problem.covariance, rtol=1e-12)

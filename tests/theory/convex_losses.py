@@ -54,7 +54,7 @@ def softmax() -> Problem:
 
 def plain_risk(problem: Problem):
     """The loss written down once more, as a function of Θ (d, q) of JAX arrays."""
-    X, y = jnp.asarray(problem.inputs), jnp.asarray(problem.targets)
+    X, y = jnp.asarray(problem.inputs), jnp.asarray(problem.target_columns)
 
     def risk(theta):
         z = X @ theta
@@ -92,7 +92,7 @@ def flattest_by_search(problem: Problem, depth: int, norm=1.0, starts=3) -> floa
     Layers of width two. All but the first are free; the first one has any part that the others do
     not see beside the one that makes the product Θ*. The outputs of softmax sum to zero.
     """
-    target = jnp.asarray(problem.optimum.reshape(problem.dimension, -1)).T
+    target = jnp.asarray(problem.optimum_columns).T
     basis = jnp.eye(1)
     if problem.outputs > 1:
         basis = jnp.linalg.qr(jnp.eye(problem.outputs)[:, 1:] - 1 / problem.outputs)[0]

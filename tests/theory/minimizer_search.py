@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 import deeplin as dl
@@ -31,7 +30,7 @@ def random_minimizer(problem, depth, rng, *, hidden=3, readout=None, scale=1.0):
         v = layer.T @ v
     first = rng.normal(size=(len(v), problem.dimension))
     first += np.outer(v, problem.optimum - first.T @ v) / (v @ v)
-    return dl.Network([first, *layers], readout)
+    return dl.Network([first, *layers], readout=readout)
 
 
 def completed(weights, theta, U):
@@ -60,22 +59,25 @@ def largest(matrix):
     return jnp.linalg.eigvalsh(matrix)[-1]
 
 
-@partial(jax.jit, static_argnums=0)
-def measured(measure, weights, theta, U, root, rates):
+@partial(jax.jit, static_argnums=(0, 1))
+def measured(measure, shapes, flat, theta, U, root, rates):
     """The measure of the Hessian at the minimizer of free weights, and its slope."""
+    cuts = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
 
-    def of(weights):
+    def of(flat):
+        parts = jnp.split(flat, cuts)
+        weights = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
         return measure(gauss_newton(completed(weights, theta, U), root, rates))
 
-    return jax.value_and_grad(of)(weights)
+    return jax.value_and_grad(of)(flat)
 
 
 def least(problem, depth, measure, *, seeds=1, rates=None):
     """The least `measure` of the Hessian over all minimizers that BFGS finds from some starts."""
     d, q = problem.dimension, problem.outputs
     hidden = max(2, min(d, q))
-    shapes = [(hidden, d), *[(hidden, hidden)] * (depth - 2), (q, hidden)]
-    theta = problem.optimum.reshape(d, -1).T
+    shapes = ((hidden, d), *[(hidden, hidden)] * (depth - 2), (q, hidden))
+    theta = problem.optimum_columns.T
     values, vectors = np.linalg.eigh(problem.covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
     given = theta, np.linalg.svd(theta, full_matrices=False)[0], root
@@ -83,11 +85,11 @@ def least(problem, depth, measure, *, seeds=1, rates=None):
     found = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        start, unravel = ravel_pytree([jnp.asarray(rng.normal(size=shape)) for shape in shapes])
+        start = np.concatenate([rng.normal(size=shape).ravel() for shape in shapes])
 
-        def evaluate(x, unravel=unravel):
-            value, slope = measured(measure, unravel(x), *given, rates)
-            return float(value), np.asarray(ravel_pytree(slope)[0])
+        def evaluate(x):
+            value, slope = measured(measure, shapes, x, *given, rates)
+            return float(value), np.asarray(slope)
 
         options = {"gtol": 1e-11, "maxiter": 3000}
         found.append(minimize(evaluate, start, jac=True, method="BFGS", options=options).fun)

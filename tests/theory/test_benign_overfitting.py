@@ -53,8 +53,8 @@ def _matrices(problem, population):
 
 
 def test_the_interpolant_is_the_printed_formula(data):
-    X, Y = data.problem.inputs, data.problem.targets
-    assert np.allclose(minimum_norm_interpolant(data.problem), X.T @ np.linalg.inv(X @ X.T) @ Y)
+    X, Y = data.problem.inputs, data.problem.target_columns
+    assert np.allclose(minimum_norm_interpolant(data.problem), (X.T @ np.linalg.inv(X @ X.T) @ Y).T)
 
 
 def test_the_interpolant_survives_what_breaks_an_explicit_inverse(rng):
@@ -63,17 +63,17 @@ def test_the_interpolant_survives_what_breaks_an_explicit_inverse(rng):
     X = left @ np.diag(np.geomspace(1, 1e-9, 6)) @ right.T
     Y = X @ rng.normal(size=(15, 2))
     theta = minimum_norm_interpolant(dl.Problem.from_data(X, Y))
-    assert np.linalg.norm(X @ theta - Y) < 1e-13 * np.linalg.norm(Y)
+    assert np.linalg.norm(X @ theta.T - Y) < 1e-13 * np.linalg.norm(Y)
     explicit = X.T @ np.linalg.inv(X @ X.T) @ Y
     assert np.linalg.norm(X @ explicit - Y) > 1e-6 * np.linalg.norm(Y)
 
 
 def test_the_parts_of_the_risk_are_the_printed_traces(data, population, rng):
-    problem, truth = data.problem, data.truth
+    problem, truth = data.problem, data.truth.T
     projection, B, C = _matrices(problem, population)
-    omega = problem.targets - problem.inputs @ truth
+    omega = problem.target_columns - problem.inputs @ truth
     perpendicular = (np.eye(20) - projection) @ rng.normal(size=(20, 2))
-    split = risk_split(problem, population, problem.optimum + perpendicular)
+    split = risk_split(problem, population, problem.optimum + perpendicular.T)
     missed = truth - perpendicular
     assert split.bias == pytest.approx(np.trace(truth.T @ B @ truth))
     assert split.noise == pytest.approx(np.trace(omega.T @ C @ omega))
@@ -99,8 +99,8 @@ def test_the_risk_of_the_interpolant_averages_to_bias_plus_variance(data, popula
     X = data.problem.inputs
     risks = []
     for _ in range(4000):
-        Y = X @ data.truth + rng.normal(size=(6, 2))
-        risks.append(population.risk(np.linalg.pinv(X) @ Y))
+        Y = X @ data.truth.T + rng.normal(size=(6, 2))
+        risks.append(population.risk((np.linalg.pinv(X) @ Y).T))
     split = risk_split(data.problem, population, data.problem.optimum)
     error = np.std(risks) / math.sqrt(len(risks))
     assert abs(np.mean(risks) - split.bias - split.variance) < 5 * error
@@ -117,23 +117,25 @@ def test_depth_and_initialization_leave_the_conditional_variance_alone(
     """
     X, n = data.problem.inputs, 150
     rng = np.random.default_rng(8)
-    problems = [dl.Problem.from_data(X, X @ data.truth + rng.normal(size=(6, 2))) for _ in range(n)]
+    problems = [
+        dl.Problem.from_data(X, X @ data.truth.T + rng.normal(size=(6, 2))) for _ in range(n)
+    ]
     wide = simulate_wide(
         problems, 60, depth, alpha, beta, jax.random.key(0), learning_rate=0.02, loss_target=1e-14
     )
     assert set(wide.status) == {"converged"}
     basis = data.problem.spectrum.vectors
-    inside = basis @ (basis.T @ wide.theta)
+    inside = wide.theta @ basis @ basis.T
     interpolants = np.stack([problem.optimum for problem in problems])
     assert np.abs(inside - interpolants).max() < 1e-5
-    deviations = inside - basis @ (basis.T @ data.truth)
+    deviations = (inside - data.truth @ basis @ basis.T).mT
     costs = np.sum(deviations * population.apply(deviations), axis=(1, 2))
     expected = conditional_variance(data.problem, population)
     assert abs(costs.mean() - expected) < 5 * costs.std() / math.sqrt(n)
 
 
 def test_a_batch_of_maps_splits_as_its_members(data, population, rng):
-    thetas = rng.normal(size=(3, 20, 2))
+    thetas = rng.normal(size=(3, 20, 2)).mT
     batch = risk_split(data.problem, population, thetas)
     for k in range(3):
         single = risk_split(data.problem, population, thetas[k])
@@ -194,7 +196,7 @@ def test_X32_has_the_reference_values():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((8, 20))
     problem = dl.Problem.from_data(X, 2 * rng.standard_normal((8, 2)))
-    population = Population(np.zeros((20, 2)), np.array([1.0, 1.0] + [0.2] * 18))
+    population = Population(np.zeros((2, 20)), np.array([1.0, 1.0] + [0.2] * 18))
     assert noise_cost(problem, population) == pytest.approx(0.19696220892027527, rel=1e-12)
     assert noise_cost_bound(problem, population) == pytest.approx(0.11773705801323457, rel=1e-12)
     assert unseen_trace(problem, population) == pytest.approx(3.530129845804561, rel=1e-12)
@@ -203,7 +205,7 @@ def test_X32_has_the_reference_values():
 def test_X32_bounds_every_draw_from_below_by_about_one_minus_df2_over_n():
     n, d = 50, 500
     spectrum = np.where(np.arange(d) < 10, 1.0, 0.01)
-    population = Population(np.zeros((d, 1)), spectrum)
+    population = Population(np.zeros(d), spectrum)
     rng, ratios = np.random.default_rng(0), []
     for _ in range(40):
         X = rng.normal(size=(n, d)) * np.sqrt(spectrum)
@@ -217,10 +219,10 @@ def test_X32_bounds_every_draw_from_below_by_about_one_minus_df2_over_n():
 
 def test_X32_does_not_depend_on_the_form_of_the_covariance(data, rng):
     turn = np.linalg.qr(rng.normal(size=(20, 20)))[0]
-    turned = dl.Problem.from_data(data.problem.inputs @ turn.T, data.problem.targets)
+    turned = dl.Problem.from_data(data.problem.inputs @ turn.T, data.problem.target_columns)
     spectrum = np.linspace(0.1, 1, 20)
     plain = noise_cost_bound(data.problem, Population(data.truth, spectrum))
-    dense = Population(turn @ data.truth, turn @ np.diag(spectrum) @ turn.T)
+    dense = Population(data.truth @ turn.T, turn @ np.diag(spectrum) @ turn.T)
     assert noise_cost_bound(turned, dense) == pytest.approx(plain, rel=1e-10)
 
 
@@ -256,26 +258,26 @@ def test_X32_says_nothing_without_a_flat_tail():
 
 def test_X33_the_best_interpolant_is_the_constrained_minimum(data, population):
     """Against the null space: Θ_min + N(NᵀΣN)^{-1}NᵀΣ(Θ*−Θ_min), and the trace of its risk."""
-    problem, truth, X = data.problem, data.truth, data.problem.inputs
+    problem, truth, X = data.problem, data.truth.T, data.problem.inputs
     null = np.linalg.svd(X)[2][6:].T
     sigma = np.diag(data.spectrum)
     inner = null.T @ sigma @ null
-    pull = null.T @ sigma @ (truth - problem.optimum)
-    expected = problem.optimum + null @ np.linalg.solve(inner, pull)
+    pull = null.T @ sigma @ (truth - problem.optimum.T)
+    expected = problem.optimum.T + null @ np.linalg.solve(inner, pull)
     found = best_interpolant(problem, population)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_allclose(X @ found, problem.targets, atol=1e-12)
-    noise = problem.targets - X @ truth
+    np.testing.assert_allclose(found, expected.T, atol=1e-12)
+    np.testing.assert_allclose(X @ found.T, problem.target_columns, atol=1e-12)
+    noise = problem.target_columns - X @ truth
     least = np.trace(noise.T @ np.linalg.solve(X @ np.diag(1 / data.spectrum) @ X.T, noise))
     assert population.risk(found) == pytest.approx(least, rel=1e-12)
     with pytest.raises(dl.InputError, match="invertible"):
-        best_interpolant(problem, Population(truth, np.append(data.spectrum[:-1], 0.0)))
+        best_interpolant(problem, Population(truth.T, np.append(data.spectrum[:-1], 0.0)))
 
 
 def test_X33_the_least_risk_has_its_mean_whatever_the_covariance():
     """σ²qn/(d−n−1) by the inverse Wishart mean."""
     n, d, q = 10, 40, 2
-    spectrum, truth = np.linspace(0.05, 2, d), np.ones((d, q))
+    spectrum, truth = np.linspace(0.05, 2, d), np.ones((q, d))
     population = Population(truth, spectrum)
     risks = []
     for seed in range(600):
@@ -291,7 +293,7 @@ def test_X33_the_chance_of_a_lower_risk_is_that_of_draws(rng):
     for scale in (0.001, 0.03, 0.1):
         draws = rng.normal(size=(4000, 120, 3))
         outside = scale * data.problem.spectrum.orthogonal_part(draws)
-        measured = np.mean(population.risk(data.problem.optimum + outside) < least)
+        measured = np.mean(population.risk(data.problem.optimum + outside.mT) < least)
         chance = lower_risk_probability(data.problem, population, scale)
         error = 4 * np.sqrt(max(measured, 1e-3) / 4000)
         # the normal approximation is good to a few hundredths at d − n = 90
@@ -308,7 +310,7 @@ def test_X33_the_share_that_a_first_guess_can_gain_is_the_bias(d, expected):
     what both ways give here.
     """
     # Θ* in no direction in particular: its mean square in each
-    truth = np.full((d, 3), 1 / np.sqrt(3 * d))
+    truth = np.full((3, d), 1 / np.sqrt(3 * d))
     risk = ridgeless_risk(Population(truth, synthetic.spiked(0, d).spectrum), 100)
     share = risk.bias / risk.total
     assert share == pytest.approx(expected, abs=6e-5)
@@ -325,12 +327,12 @@ def test_X33_the_share_that_a_first_guess_can_gain_is_the_bias(d, expected):
 def test_X33_a_guess_gains_what_the_mean_over_the_noise_says(data, population, rng):
     """Against draws of the noise on the same inputs, and the best multiple against a search."""
     X, truth = data.problem.inputs, data.truth
-    guess = truth + 0.3 * rng.normal(size=truth.shape)
+    guess = truth + 0.3 * rng.normal(size=truth.T.shape).T
     found = first_guess(data.problem, population, guess)
-    kept = data.problem.spectrum.orthogonal_part(guess)
+    kept = data.problem.spectrum.orthogonal_part(guess.T)
     noise = population.noise * rng.normal(size=(4000, *data.problem.targets.shape))
-    maps = np.linalg.pinv(X) @ (X @ truth + noise) + kept
-    risks = population.risk(maps)
+    maps = np.linalg.pinv(X) @ (X @ truth.T + noise) + kept
+    risks = population.risk(maps.mT)
     assert abs(np.mean(risks) - found.risk) < 4 * np.std(risks) / np.sqrt(len(risks))
     gains = [first_guess(data.problem, population, g * guess).gain for g in np.linspace(0, 2, 401)]
     assert found.best_gain == pytest.approx(max(gains), rel=1e-4)
@@ -347,7 +349,7 @@ def test_X33_a_random_direction_gains_little(rng):
     gain = random_direction_gain(problem, population)
     assert 0.0008 < gain < 0.002  # the two figures are of two draws of the data
     G = problem.spectrum.orthogonal_part(rng.normal(size=(2000, 500, 3)))
-    pull = population.apply(data.truth - problem.optimum)
+    pull = population.apply((data.truth - problem.optimum).T)
     gains = np.sum(G * pull, axis=(1, 2)) ** 2 / np.sum(G * population.apply(G), axis=(1, 2))
     # leading order in 1/(d − n): the quotient of means is off by about 2/(q(d − n))
     assert abs(np.mean(gains) - gain) < 4 * np.std(gains) / np.sqrt(2000) + 2 / 1200 * gain
@@ -363,7 +365,7 @@ def test_X33_a_guess_is_kept_up_to_one_over_b_squared(depth, power):
     guess = problem.spectrum.orthogonal_part(rng.normal(size=(9, 1)))
     changes = []
     for b in (3.0, 10.0, 30.0)[: 2 if depth == 2 else 3]:  # 1/30⁴ is near the solver's error
-        start = guess_start(guess, 12, depth, b)
+        start = guess_start(guess[:, 0], 12, depth, b)
         np.testing.assert_allclose(np.asarray(start.product), guess[:, 0], atol=1e-12)
         run = dl.gradient_flow(problem, start, gap=1e-12, keep_weights=False, rtol=1e-9, atol=1e-12)
         end = problem.spectrum.orthogonal_part(np.asarray(run.network.product)[:, None])
@@ -376,8 +378,8 @@ def test_X33_a_guess_is_kept_up_to_one_over_b_squared(depth, power):
 
 def test_the_cross_term_completes_the_risk_of_an_interpolator(data, population, rng):
     outside = data.problem.spectrum.orthogonal_part(rng.normal(size=(5, 20, 2)))
-    split = risk_split(data.problem, population, data.problem.optimum + outside)
+    split = risk_split(data.problem, population, data.problem.optimum + outside.mT)
     least = population.risk(data.problem.optimum)
     np.testing.assert_allclose(split.total, least + split.xi + split.cross, rtol=1e-12)
-    mirrored = risk_split(data.problem, population, data.problem.optimum - outside)
+    mirrored = risk_split(data.problem, population, data.problem.optimum - outside.mT)
     np.testing.assert_allclose(mirrored.cross, -split.cross, rtol=1e-12)

@@ -88,10 +88,9 @@ def test_descent_settles_below_the_critical_rate_and_not_above(name):
 
         return jax.lax.fori_loop(0, 20_000, step, weights)
 
-    gaps = [
-        float(problem.gap(np.asarray(data.product(descend(start, share * 2 / flattest.exact)))))
-        for share in (0.97, 1.03)
-    ]
+    ends = [descend(start, share * 2 / flattest.exact) for share in (0.97, 1.03)]
+    maps = [np.asarray(data.product(end)).T.reshape(problem.optimum.shape) for end in ends]
+    gaps = [float(problem.gap(theta)) for theta in maps]
     # Below the edge a deviation shrinks by at least 0.94 a step (the last direction by 1e-3 in
     # flat ones); above it the top direction grows by 1.06 until it is of order one.
     assert gaps[0] < 1e-12
@@ -228,7 +227,7 @@ def test_X16_large_rates_overflow_with_two_layers_and_more_and_not_with_one(widt
     assert lost[100.0] >= 9
     one = dl.gradient_descent(problem, dl.Network([np.zeros((1, 3))]), 1000.0, 1000)
     assert one.status != "diverged"
-    assert float(problem.risk(np.asarray(one.network.product)[:, None])) < 1e-6
+    assert float(problem.risk(np.asarray(one.network.product))) < 1e-6
 
 
 def test_X15_is_certified_on_separable_data_and_X14_says_why_it_is_not():
@@ -248,6 +247,6 @@ def test_sharpness_on_separable_data_is_bounded_by_the_loss():
     for seed, scale in enumerate([0.3, 1.0, 3.0]):
         net = dl.initialize.gaussian(jax.random.key(seed), (3, 2, 2, 1), scale=scale)
         norm = max(np.linalg.norm(w, 2) for w in net.weights)
-        loss = float(problem.risk(np.asarray(net.product)[:, None]))
+        loss = float(problem.risk(np.asarray(net.product)))
         bound = loss * reach * (reach * L * norm ** (2 * L - 2) + (L - 1) * norm ** (L - 2))
         assert dl.sharpness(problem, net).value <= bound

@@ -6,8 +6,9 @@ from minimizer_search import largest, least, make_problem, random_minimizer
 from scipy.optimize import minimize_scalar
 
 import deeplin as dl
-from deeplin.theory import critical_learning_rate, minimal_sharpness, minimizer_lower_bound
-from deeplin.theory.architecture import largest_eigenvalue_of_update
+from deeplin.theory import critical_learning_rate, minimal_sharpness
+from deeplin.theory.bounds import minimizer_lower_bound
+from deeplin.theory.roots import largest_eigenvalue_of_update
 
 
 def dense_sharpness(problem, network):

@@ -91,13 +91,13 @@ def test_sam_has_the_reference_rates(depth):
     for radius, rate in zip((0.0, 0.01, 0.05, 0.2), SAM[depth], strict=True):
         found = theory.critical_learning_rate(problem, depth, sam_radius=radius)
         assert found == pytest.approx(rate, abs=6e-11)
-        limit = theory.sam_sharpness_limit(found, radius)
+        limit = theory.bounds.sam_sharpness_limit(found, radius)
         assert limit == pytest.approx(theory.minimal_sharpness(problem, depth).exact, rel=1e-12)
 
 
 def _near_flattest(problem: dl.Problem, depth: int):
     """The gradient of the plain loss, and weights 1e-3 beside the flattest minimizer."""
-    X, y = jnp.asarray(problem.inputs), jnp.asarray(problem.targets)[:, 0]
+    X, y = jnp.asarray(problem.inputs), jnp.asarray(problem.target_columns)[:, 0]
 
     def risk(weights):
         hidden = X

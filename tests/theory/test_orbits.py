@@ -6,7 +6,13 @@ import pytest
 from dense_network import descend, gradients, product
 
 import deeplin as dl
-from deeplin.theory import balanced_orbit, critical_learning_rate, mode_orbits, network_orbit
+from deeplin.theory import (
+    balanced_orbit,
+    critical_learning_rate,
+    first_doubling,
+    mode_orbits,
+    network_orbit,
+)
 from deeplin.theory.minimizers import balanced_network
 
 SIZES = np.array([10, 9.5, 9])
@@ -107,8 +113,8 @@ def test_a_whole_network_ends_on_the_orbit_of_its_largest_mode():
     orbits = mode_orbits(problem, 3, rate)
     assert [orbit is not None and orbit.stable for orbit in orbits] == [True, False, False]
     weights = [1.01 * np.asarray(weight) for weight in balanced_network(problem, 3).weights]
-    end = descend(problem.inputs, problem.targets, weights, rate, 3001)
-    next_one = descend(problem.inputs, problem.targets, end, rate, 1)
+    end = descend(problem.inputs, problem.target_columns, weights, rate, 3001)
+    next_one = descend(problem.inputs, problem.target_columns, end, rate, 1)
     seen = [np.diag(product(state)) for state in (end, next_one)]
     both = sorted(values[0] for values in seen)
     np.testing.assert_allclose(both, orbits[0].products, rtol=1e-10)
@@ -119,7 +125,7 @@ def near(rate, steps, noise=0.0):
     """Some steps of plain descent at the balanced minimizer of `diagonal`, moved a little."""
     problem, rng = diagonal(), np.random.default_rng(1)
     weights = [np.diag(1.01 * np.cbrt(SIZES)) + noise * rng.normal(size=(3, 3)) for _ in range(3)]
-    return dl.Network(descend(problem.inputs, problem.targets, weights, rate, steps))
+    return dl.Network(descend(problem.inputs, problem.target_columns, weights, rate, steps))
 
 
 @pytest.mark.parametrize(("rate", "modes", "stable"), [(0.032, 1, True), (0.034, 2, False)])
@@ -150,7 +156,7 @@ def test_long_plain_iteration_ends_on_the_orbit_of_the_network(settled):
     problem, rate, network, orbit = settled
     assert orbit.stable
     assert orbit.modes == 1
-    X, Y = problem.inputs, problem.targets
+    X, Y = problem.inputs, problem.target_columns
     end = descend(X, Y, network.weights, rate, 2998)
     maps = [product(end), product(descend(X, Y, end, rate, 1))]
     risks = [np.sum((X @ theta.T - Y) ** 2) / 50 for theta in maps]
@@ -168,7 +174,7 @@ def test_multipliers_are_those_of_two_plain_steps(settled):
         for _ in range(2):
             parts = np.split(theta, ends)
             weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
-            slopes = gradients(problem.inputs, problem.targets, weights)
+            slopes = gradients(problem.inputs, problem.target_columns, weights)
             theta = theta - rate * np.concatenate([slope.ravel() for slope in slopes])
         return theta
 
@@ -218,3 +224,31 @@ def test_unsupported_input_is_refused_with_a_reason(problem):
         balanced_orbit(1.0, 1, 0.1)
     with pytest.raises(dl.InputError, match="target"):
         balanced_orbit(0.0, 2, 0.1)
+
+
+def test_orbit_of_depth_two_doubles_at_the_golden_ratio():
+    for sigma in (0.3, 1.0, 10.0):
+        rate = first_doubling(sigma, 2, curvature=0.5)
+        assert rate == pytest.approx((np.sqrt(5) - 1) / sigma, rel=1e-12)
+        orbit = balanced_orbit(sigma, 2, rate, curvature=0.5)
+        assert orbit.high / orbit.low == pytest.approx((1 + np.sqrt(5)) / 2, rel=1e-12)
+
+
+def test_first_doubling_of_depth_three_is_that_of_the_reference():
+    assert first_doubling(10.0, 3, curvature=0.5) == pytest.approx(0.0385130, abs=5e-8)
+    assert first_doubling(10.0, 3) == pytest.approx(0.0385130 / 2, abs=3e-8)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 6, 20])
+def test_iterates_have_period_two_below_the_first_doubling_and_four_above(depth):
+    sigma = 2.0
+    for factor, period in ((0.998, 2), (1.002, 4)):
+        rate = factor * first_doubling(sigma, depth, curvature=0.5)
+        x = 1.01 * sigma ** (1 / depth)
+        for _ in range(40_000):
+            x = step(x, sigma, depth, rate)
+        orbit = [x]
+        for _ in range(4):
+            orbit.append(step(orbit[-1], sigma, depth, rate))
+        assert orbit[4] == pytest.approx(x, rel=1e-6)
+        assert (abs(orbit[2] - x) < 1e-6 * x) == (period == 2)

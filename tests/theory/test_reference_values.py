@@ -24,7 +24,7 @@ def test_X14_optima(name):
 
 def test_X17_optimum_and_squared_loss_of_several_outputs():
     theta = data.softmax().optimum
-    first = theta[:, 0] - theta.mean(axis=1)
+    first = theta[0] - theta.mean(axis=0)
     np.testing.assert_allclose(first, (0.58777933, 0.01168116, -0.2781711), atol=6e-8)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 3)) * [1, 0.5, 1.5]
@@ -79,7 +79,7 @@ def test_X22_to_X24_data():
     ],
 )
 def test_X27_and_X32_of_the_published_data(d, kappa, squared, added):
-    truth = np.full((d, 3), 1 / np.sqrt(3 * d))
+    truth = np.full((3, d), 1 / np.sqrt(3 * d))
     risk = theory.ridgeless_risk(Population(truth, synthetic.spiked(0, d).spectrum), 100)
     assert risk.kappa == pytest.approx(kappa, abs=6e-8)
     assert 3 / risk.kappa + 100 / d == pytest.approx(squared, abs=6e-4)
@@ -174,5 +174,5 @@ def test_X32_the_share_that_the_lower_bound_keeps(n, spike, power):
         (np.where(np.arange(10 * n) < 10, 1, 0.01), spike),
         (np.arange(1, 8 * n + 1) ** -1.2, power),
     ):
-        found = theory.ridgeless_risk(Population(np.zeros((len(spectrum), 1)), spectrum), n)
+        found = theory.ridgeless_risk(Population(np.zeros(len(spectrum)), spectrum), n)
         assert 1 - found.degrees_of_freedom / n == pytest.approx(share, abs=6e-4)

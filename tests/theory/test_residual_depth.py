@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, UNMET, certify
 from deeplin.networks import host_arrays
-from deeplin.theory import (
+from deeplin.theory.bounds import (
     certified_depth,
     certified_gap,
     least_margin,
@@ -136,7 +136,7 @@ def test_limit_of_deep_networks_is_the_gaussian_one():
 
 
 def test_the_certified_depth_is_far_below_that_of_the_paper():
-    assert dl.theory.smallest_admissible_depth(1.0, 5) > 15 * certified_depth(1.0, 5)
+    assert dl.theory.bounds.smallest_admissible_depth(1.0, 5) > 15 * certified_depth(1.0, 5)
     assert log_failure_probability(1.0, 5, 500, 2.55) > 0  # the paper's bound says nothing there
 
 

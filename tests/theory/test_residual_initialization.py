@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, UNMET, certify
 from deeplin.dynamics import gradient_flow
-from deeplin.theory import (
+from deeplin.theory.bounds import (
     admissible_range,
     draw_constants,
     log_failure_probability,
@@ -160,7 +160,7 @@ def test_multivariate_sandwich_holds_for_square_layers(rng):
 
 def test_a_gaussian_start_is_not_taken_for_a_residual_one(problem):
     p = np.ones(5) / np.sqrt(5)
-    net = dl.Network(dl.initialize.gaussian(jax.random.key(0), (5,) * 11, 0.3).weights, p)
+    net = dl.Network(dl.initialize.gaussian(jax.random.key(0), (5,) * 11, 0.3).weights, readout=p)
     row = certify(problem, net, only="FM-L3").iloc[0]
     assert row.verdict == UNMET
     assert "residual initialization" in row.hypotheses
@@ -279,10 +279,10 @@ def test_flow_from_the_largest_allowed_gap_stays_within_its_radius(d, L, s, outp
     start = np.asarray(net.product)
     step = rng.normal(size=start.shape)
     size = 1.0 if outputs > 1 else float(p @ p)
-    rough = dl.Problem.from_data(X, X @ start)
+    rough = dl.Problem.from_data(X, X @ start.T)
     allowed = found.gap * rough.smallest_eigenvalue * size * (1 - 1e-9)
-    step *= np.sqrt(allowed / (np.linalg.norm(X @ step) ** 2 / 40))
-    problem = dl.Problem.from_data(X, X @ (start + step))
+    step *= np.sqrt(allowed / (np.linalg.norm(X @ step.T) ** 2 / 40))
+    problem = dl.Problem.from_data(X, X @ (start + step).T)
     run = gradient_flow(problem, net, gap=1e-6 * allowed, record_every=0.05)
     assert run.status == "converged"
     moved = np.linalg.norm(residual_displacement(net, run.network), axis=(-1, -2))
@@ -296,7 +296,7 @@ def test_flow_from_the_largest_allowed_gap_stays_within_its_radius(d, L, s, outp
 def test_certificate_of_a_draw_needs_data_of_full_rank_for_its_ratio():
     """X-20, corollary: with one sample S/S_min is 464 where the bound says 2.11."""
     x = np.array([[0.01, 1.0, 0.0]])
-    net = dl.Network([np.eye(3)] * 3, np.array([1.0, 0.0, 0.0]))
+    net = dl.Network([np.eye(3)] * 3, readout=np.array([1.0, 0.0, 0.0]))
     problem = dl.Problem.from_data(x, x[:, 0])
     parts = certify(problem, net, only="X-20", parts=True).set_index("part")
     row = parts.loc["S/S_min ≤ C(Λ/a)L/G"]

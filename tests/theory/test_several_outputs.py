@@ -68,7 +68,7 @@ def test_white_data_have_the_closed_form_and_balance_is_flattest(outputs):
 
 def test_a_second_target_of_zeros_changes_nothing():
     one = make_problem(4, 1)
-    columns = np.concatenate([one.targets, np.zeros((20, 1))], axis=1)
+    columns = np.concatenate([one.target_columns, np.zeros((20, 1))], axis=1)
     two = dl.Problem.from_data(one.inputs, columns)
     for depth in (1, 2, 5):
         expected = minimal_sharpness(one, depth).exact

@@ -6,12 +6,8 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, certify
-from deeplin.theory import (
-    balanced_sharpness,
-    minimal_sharpness,
-    sharpness_brackets,
-    worst_sharpness_ratio,
-)
+from deeplin.theory import balanced_sharpness, minimal_sharpness, worst_sharpness_ratio
+from deeplin.theory.bounds import sharpness_brackets
 from deeplin.theory.minimizers import plane_ratio
 
 REFERENCE = {  # L: S_min, S_bal, bracket of S_min, bracket of FM, r(c), D(c), of X-18's table

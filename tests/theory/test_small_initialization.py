@@ -12,13 +12,8 @@ import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, VIOLATED, certify
 from deeplin.dynamics import gradient_flow
 from deeplin.networks.products import extreme_singular, singular_values
-from deeplin.theory import (
-    balanced_sharpness,
-    flow_end_bounds,
-    initialization_scale,
-    lojasiewicz_constant,
-    minimal_sharpness,
-)
+from deeplin.theory import balanced_sharpness, minimal_sharpness
+from deeplin.theory.bounds import flow_end_bounds, initialization_scale, lojasiewicz_constant
 
 STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2", "X-19"]
 

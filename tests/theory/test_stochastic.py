@@ -80,7 +80,7 @@ def test_weights_follow_the_second_moment_in_function_space():
     problem = make_problem(d, n=n, **EXACT)
     network = minimal_sharpness(problem, 2).attaining(hidden=1)
     rate = stochastic_sharpness(problem, network, B).critical_learning_rate
-    kernel, X, Y = kernel_of(problem, network), problem.inputs, problem.targets
+    kernel, X, Y = kernel_of(problem, network), problem.inputs, problem.target_columns
     rng = np.random.default_rng(0)
     start = [
         np.asarray(weight) + 1e-5 * rng.normal(size=weight.shape) for weight in network.weights
@@ -154,7 +154,7 @@ def test_the_threshold_of_batches_is_exact_for_one_layer_and_with_a_readout():
     attained = stochastic_sharpness(problem, deep.minimizer, 2).value
     assert attained == pytest.approx(deep.exact, rel=1e-12)
     # a read-out of norm 2 doubles the outputs, as inputs of twice the size do
-    twice = dl.Problem.from_data(2 * problem.inputs, problem.targets[:, 0])
+    twice = dl.Problem.from_data(2 * problem.inputs, problem.targets)
     assert deep.exact == pytest.approx(minimal_stochastic_sharpness(twice, 3, 2).exact, rel=1e-6)
 
 
@@ -217,7 +217,7 @@ def test_below_the_bound_the_second_moment_of_several_outputs_is_stable(decay):
     X = rng.normal(size=(5, 2))
     problem = dl.Problem.from_data(X, X @ rng.normal(size=(2, 2)))
     network = balanced_network(problem, 2)
-    bound = dl.theory.stochastic_sharpness_bound(problem, network, 2, weight_decay=decay)
+    bound = dl.theory.bounds.stochastic_sharpness_bound(problem, network, 2, weight_decay=decay)
     first, last = (np.asarray(weight) for weight in network.weights)
     rows = [np.hstack([np.kron(last, x[None]), np.kron(np.eye(2), first @ x)]) for x in X]
     curvatures = [2 * row.T @ row + 2 * decay * np.eye(8) for row in rows]
@@ -232,5 +232,5 @@ def test_below_the_bound_the_second_moment_of_several_outputs_is_stable(decay):
 
     assert radius(2 / bound) <= 1 + 1e-12
     assert radius(6 / bound) > 1  # and the bound is not far from the truth
-    whole = dl.theory.stochastic_sharpness_bound(problem, network, 5, weight_decay=decay)
+    whole = dl.theory.bounds.stochastic_sharpness_bound(problem, network, 5, weight_decay=decay)
     assert whole == pytest.approx(np.linalg.eigvalsh(np.mean(curvatures, axis=0))[-1], rel=1e-12)

@@ -5,7 +5,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import deeplin as dl
-from deeplin.theory import balanced_mode, time_to_reach, two_layer_flow
+from deeplin.theory import time_to_reach, two_layer_flow
+from deeplin.theory.bounds import balanced_mode
 
 TIMES = np.array([0.0, 0.05, 0.3, 1.0, 3.0, 30.0])
 MODES = [(2.0, 0.01), (2.0, 1.9), (1.0, 3.0), (3.0, 1e-4)]

@@ -6,7 +6,8 @@ from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
 from deeplin.theory.benign_overfitting import effective_ranks
-from deeplin.training.evaluation import estimate_overfitting, estimate_tail, leave_one_out_errors
+from deeplin.training.overfitting import estimate_overfitting, estimate_tail
+from deeplin.training.scores import leave_one_out_errors
 
 
 def _samples(rng, spectrum, n=100, noise=0.3):

@@ -1,5 +1,7 @@
 """`deeplin train`: the prediction, whether it was right, and a run that can be read again."""
 
+import dataclasses
+import inspect
 import io
 import json
 import re
@@ -13,12 +15,13 @@ from rich.console import Console
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.cli.tables import LiveTraining, bars
+from deeplin.cli import tables
+from deeplin.cli.tables import LiveTraining, TableOptions, Training, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
 from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network
-from deeplin.training.evaluation import folds
-from deeplin.training.recipe import INITIALIZATIONS
+from deeplin.training.scores import folds
+from deeplin.training.trials import INITIALIZATIONS
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def csv(rng, tmp_path):
 
 def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
     out = tmp_path / "run.npz"
-    options = ["--depth", 3, "--standardize", "--intercept", "--out", out, "--json"]
+    options = ["--depth", 3, "--out", out, "--json"]
     code, text, _ = command("train", csv, "--target", "y", *options)
     report = json.loads(text)
     assert code == 0
@@ -56,7 +59,7 @@ def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
 
 
 def test_a_run_that_is_not_finished_says_how_much_it_has_learned(csv, command, tmp_path):
-    arguments = ["--depth", 3, "--standardize", "--steps", 4, "--out", tmp_path / "run.npz"]
+    arguments = ["--depth", 3, "--steps", 4, "--out", tmp_path / "run.npz"]
     code, text, _ = command("train", csv, "--target", "y", *arguments)
     assert code == 1
     problem, run = load_run(tmp_path / "run.npz")
@@ -66,7 +69,7 @@ def test_a_run_that_is_not_finished_says_how_much_it_has_learned(csv, command, t
 
 
 def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
-    prepared = ["--standardize", "--intercept", "--out", tmp_path / "run.npz"]
+    prepared = ["--out", tmp_path / "run.npz"]
     code, text, _ = command(
         "train", csv, "--target", "y", "--depth", 3, *prepared, "--json", "--steps", 100
     )
@@ -85,7 +88,7 @@ def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
 
 
 def test_several_targets_are_trained_together(csv, command, tmp_path):
-    targets = ["--target", "y", "--target", "a", "--standardize", "--out", tmp_path / "two.npz"]
+    targets = ["--target", "y", "--target", "a", "--out", tmp_path / "two.npz"]
     code, text, _ = command("train", csv, *targets, "--depth", 2, "--json")
     report = json.loads(text)
     assert code == 0
@@ -130,7 +133,9 @@ def test_the_prediction_is_judged_on_the_run(problem):
     assert judge(below, short, sharpness(problem, short.network)).came_true is None
     assert judge(above, short, sharpness(problem, short.network)).came_true is True
     outside = replace(below, largest_stable_sharpness=0.5 * float(end.value))
-    assert "above the largest stable one" in judge(outside, run, end).reason
+    found = judge(outside, run, end)
+    assert found.came_true is None  # it was stopped before it left the solution again
+    assert "above the largest stable one" in found.reason
     flat = replace(below, minimal_sharpness=2 * float(end.value))
     assert "below S_min" in judge(flat, run, end).reason
 
@@ -180,9 +185,7 @@ def test_the_live_table_shows_loss_and_sharpness_against_the_limit(terminal):
 
 def test_a_run_predicts_new_rows_as_least_squares_does(csv, command, tmp_path):
     out = tmp_path / "run.npz"
-    code, text, _ = command(
-        "train", csv, "--target", "y", "--depth", 2, "--standardize", "--out", out
-    )
+    code, text, _ = command("train", csv, "--target", "y", "--depth", 2, "--out", out)
     assert code == 0
     assert "y = " in text
     assert f"deeplin predict {out}" in text
@@ -201,9 +204,7 @@ def test_a_run_predicts_new_rows_as_least_squares_does(csv, command, tmp_path):
 
 def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, command, tmp_path):
     out = tmp_path / "run.npz"
-    assert (
-        command("train", csv, "--target", "y", "--depth", 2, "--out", out, "--standardize")[0] == 0
-    )
+    assert command("train", csv, "--target", "y", "--depth", 2, "--out", out)[0] == 0
     lacking = tmp_path / "lacking.csv"
     pd.read_csv(csv)[["a", "b"]].to_csv(lacking, index=False)
     target = tmp_path / "kept.csv"
@@ -219,7 +220,7 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, comma
     code, text, err = command("predict", out, lacking)
     assert code == 0
     assert text.splitlines()[5] == '""'
-    assert "1 of 60 rows are not predicted because a value is missing: row(s) 5." in err
+    assert "1 of 60 rows is not predicted because a value is missing: row 5." in err
     code, text, _ = command("predict", out, lacking, "--missing", "drop")
     assert pd.read_csv(io.StringIO(text))["row"].tolist() == [k for k in range(1, 61) if k != 5]
     code, _, err = command("predict", out, lacking, "--missing", "refuse", "--out", target)
@@ -239,7 +240,7 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, comma
     ],
 )
 def test_every_optimizer_trains_at_its_own_rate(csv, command, tmp_path, options):
-    arguments = ["--depth", 3, "--standardize", "--out", tmp_path / "run.npz", "--json"]
+    arguments = ["--depth", 3, "--out", tmp_path / "run.npz", "--json"]
     code, text, err = command("train", csv, "--target", "y", *arguments, *options)
     assert code == 0, err
     report = json.loads(text)
@@ -250,7 +251,7 @@ def test_every_optimizer_trains_at_its_own_rate(csv, command, tmp_path, options)
 
 def test_the_network_itself_is_scored_on_rows_left_out(csv, command, tmp_path):
     """Least squares beside it is that of scikit-learn on the same folds; a collapsed one has 0."""
-    options = ["--depth", 2, "--standardize", "--overwrite", "--out", tmp_path / "run.npz"]
+    options = ["--depth", 2, "--overwrite", "--out", tmp_path / "run.npz"]
     _, text, _ = command("train", csv, "--target", "y", *options, "--json")
     found = json.loads(text)["left_out"]
     frame = pd.read_csv(csv)
@@ -267,3 +268,42 @@ def test_the_network_itself_is_scored_on_rows_left_out(csv, command, tmp_path):
     assert json.loads(text)["left_out"]["network"]["y"] == pytest.approx(0, abs=1e-6)
     _, text, _ = command("train", csv, "--target", "y", *options, "--test-share", 0.25, "--json")
     assert json.loads(text)["left_out"]["method"] == "15 rows held out of training"
+
+
+def test_the_command_line_has_the_options_of_python():
+    """Names and defaults of `TrainingSpec`, and the names of `dl.diagnose` and `dl.train`."""
+    fields = {field.name: field.default for field in dataclasses.fields(TrainingSpec)}
+    assert Training._field_defaults == fields
+    for command, function in ((tables.diagnose, dl.diagnose), (tables.train, dl.train)):
+        own = set(inspect.signature(command).parameters) - set(fields)
+        own -= {*TableOptions._fields, "source", "out", "overwrite", "as_json", "details"}
+        assert own - {"test_share"} <= set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("name", ["torch", "xavier"])
+def test_one_start_has_one_rate_wherever_it_is_asked_for(csv, command, tmp_path, name):
+    asked = [csv, "--target", "y", "--depth", 2, "--init", name, "--json"]
+    _, text, _ = command("diagnose", *asked)
+    found = json.loads(text)
+    rate = found["learning_rate"]
+    assert rate == found["depths"][0]["learning_rate"]
+    assert f"Use learning rate {rate:.3g}" in found["answer"]
+    assert dl.diagnose(str(csv), 2, target="y", initialization=name).learning_rate == rate
+    code, text, _ = command("train", *asked, "--out", tmp_path / "run.npz")
+    assert (code, json.loads(text)["learning_rate"]) == (0, rate)
+    run = dl.train(str(csv), 2, target="y", initialization=name)
+    assert run.learning_rate == rate
+    _, text, _ = command("diagnose", *asked[:3], "--depth", "2,3", "--init", name, "--json")
+    assert json.loads(text)["learning_rate"][0] == rate
+
+
+def test_the_rate_does_not_change_when_rows_are_held_out(rng, command, tmp_path):
+    frame = pd.DataFrame(rng.normal(size=(1000, 3)), columns=["a", "b", "c"])
+    frame.assign(y=frame.sum(axis=1) + rng.normal(size=1000)).to_csv(tmp_path / "t.csv")
+    asked = [tmp_path / "t.csv", "--target", "y", "--depth", 2, "--init", "torch", "--json"]
+    rates = []
+    for name, more in (("diagnose", []), ("train", ["--out", tmp_path / "run.npz"])):
+        _, text, _ = command(name, *asked, *more)
+        rates.append(json.loads(text)["learning_rate"])
+    assert rates[0] == rates[1]
+    assert json.loads(text)["left_out"]["method"] == "200 rows held out of training"

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from deeplin import markup
-from deeplin.certificates.context import Constants, Context
-from deeplin.certificates.registry import LETTERS, Check, NotApplicable, Statement
+from deeplin.certificates.context import Context
+from deeplin.certificates.registry import SCOPES, Check, NotApplicable, Statement
+from deeplin.certificates.registry import tolerance as tolerance_of
 from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics.run import Run
-from deeplin.errors import InputError, positive_number, validated
+from deeplin.dynamics.wide_run import WideRun
+from deeplin.errors import InputError, positive_number, shown
 from deeplin.networks import Network
-from deeplin.problems import Population, Problem
+from deeplin.problems import Population, Problem, require_problem
+from deeplin.theory.benign_overfitting import Constants
 
 HOLDS, VIOLATED, MEASURED = "holds", "violated", "measured"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
 TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "unmet", "part"]
-NUMBERS = ["left", "right", "margin", "tolerance", "at"]
+NUMBERS = ["left", "right", "margin", "tolerance", "at", "allowed"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
 """Verdicts in order of severity; a statement with several claims gets the most severe."""
-PLACE = re.compile(rf"(?:(\w+),?\s+)?({'|'.join(LETTERS.values())})\s+(\S+)", re.IGNORECASE)
-"""Pattern of a statement's name in its paper: "Theorem 2" or "FM, Theorem 2"."""
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+
+
+class Facts(NamedTuple):
+    """Numbers about the end of one run, for its certificate in words."""
+
+    minimizer: bool
+    """Whether it ended in a minimizer."""
+    sharpness: float
+    minimal: float
+    """The smallest sharpness of a minimizer of this depth."""
+    threshold: float
+    """The sharpness up to which its descent is stable, (2+2β)/η; NaN for a flow."""
 
 
 class Certificate(pd.DataFrame):
@@ -37,13 +49,20 @@ class Certificate(pd.DataFrame):
     definition or a constant that the paper leaves open: `left` is the number, and there is no
     judgment. A statement about other problems or runs is `not applicable`.
 
+    `judged` are the statements whose hypotheses a run meets, and which it could have violated.
+
     Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, with
     its numbers, or why the statement does not apply), `unmet` (the hypotheses that fail, each with
     the fields `hypothesis`, `value`, `relation`, `threshold`), `part` (the tightest claim of the
-    statement), `left`, `right`, `margin`, `tolerance`, `at` (step or time of the smallest margin).
+    statement), `left`, `right`, `margin`, `tolerance`, `at` (step or time of the smallest margin),
+    `allowed` (for a measured constant, the largest one for which the run meets the hypotheses).
     A margin within its tolerance is 0, and a statement holds when its margin is at least 0; `holds`
     is None where the verdict is neither holds nor violated.
     """
+
+    _metadata = ["facts"]  # noqa: RUF012 - pandas reads it from the class
+    facts: Facts | None = None
+    """What the first screen of `deeplin certify` says about the end of a single run."""
 
     @property
     def _constructor(self):
@@ -58,6 +77,16 @@ class Certificate(pd.DataFrame):
     def violated(self) -> pd.DataFrame:
         """The rows of violated statements."""
         return self.table.query("verdict == @VIOLATED")
+
+    @property
+    def judged(self) -> pd.DataFrame:
+        """The rows of statements whose hypotheses a run meets.
+
+        A statement with an open constant c is among them if the run meets its hypotheses with the
+        smallest c for which it also obeys the conclusion; a definition is never.
+        """
+        reports = "kind != 'definition' and verdict == @MEASURED and left <= allowed"
+        return self.table.query(f"verdict in [@HOLDS, @VIOLATED] or ({reports})")
 
     @property
     def all_hold(self) -> bool:
@@ -83,32 +112,32 @@ class Certificate(pd.DataFrame):
         """Return a LaTeX `tabular` of the statements that apply; it needs the package booktabs.
 
         For one run it has the verdict and both sides of each statement, for several the counts of
-        verdicts.
+        verdicts. Titles contain mathematical signs as Unicode characters: compile with LuaLaTeX or
+        XeLaTeX and a font that has them, such as DejaVu.
         """
-        head, rows = self._cells()
-        return markup.latex_table(head, rows, "ll" + ("lrrr" if "left" in head else "rrrr"))
+        return self._cells().to_latex(index=False, escape=True)
 
     def to_markdown(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the table of `to_latex` in Markdown."""
-        return markup.markdown_table(*self._cells())
+        cells = self._cells()
+        rows = [cells.columns, ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
+        lines = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
+        return "".join(f"| {line} |\n" for line in lines)
 
     def _repr_html_(self) -> str:
-        head, rows = self._cells()
-        return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
+        return self._cells().to_html(index=False, border=0, justify="left")
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return header and rows as text, without statements that apply to none of the runs."""
+    def _cells(self) -> pd.DataFrame:
+        """Return the table as text, without statements that apply to none of the runs."""
         table = self.table.query("verdict != @NOT_APPLICABLE")
         if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
-            rows = counts.reset_index().astype(str).to_numpy().tolist()
-            return ["statement", "title", *counts.columns[1:]], rows
-        sides = ["left", "right", "margin"]
-        rows = [
-            [row["id"], row["title"], _explained(row), *(_number(row[side]) for side in sides)]
-            for row in table.to_dict("records")
-        ]
-        return ["statement", "title", "verdict", *sides], rows
+            return counts.rename_axis("statement").reset_index().astype(str)
+        explained = table["hypotheses"].map(lambda reason: f": {reason}" if reason else "")
+        sides = {side: table[side].map(_number) for side in ("left", "right", "margin")}
+        verdict = table["verdict"] + explained
+        columns = {"statement": table["id"], "title": table["title"], "verdict": verdict}
+        return pd.DataFrame(columns | sides)
 
     def __repr__(self) -> str:
         runs = len(set(self.table["run"]))
@@ -117,11 +146,6 @@ class Certificate(pd.DataFrame):
         shown = self.table[["id", "verdict", *NUMBERS, "hypotheses"]]
         with pd.option_context("display.float_format", "{:.4g}".format):
             return f"Certificate\n{shown.to_string(index=False, na_rep='')}"
-
-
-def _explained(row: dict[str, Any]) -> str:
-    """Return the verdict with the hypotheses that are not met."""
-    return f"{row['verdict']}: {row['hypotheses']}" if row["hypotheses"] else row["verdict"]
 
 
 def _number(value: float) -> str:
@@ -136,27 +160,29 @@ def _finite(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@validated
 def certify(
     problem: Problem,
-    run: Run | Network,
+    run: Run | WideRun | Network,
     *,
     only: Iterable[str] | str | None = None,
+    scope: str = "run",
     tolerance: float = 1e-9,
     flow_tolerance: float = 1e-6,
     population: Population | None = None,
     constants: Constants | None = None,
     parts: bool = False,
 ) -> Certificate:
-    """Evaluate every statement of the papers on a problem and a run (or a batch of runs).
+    """Evaluate the statements of the papers on a problem and a run (or a batch of runs).
 
     `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
     a numerically integrated flow. The table states the absolute tolerance of each row. A statement
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
     along with the measured sides. The statements about benign overfitting need the `population` of
     the data; `constants` sets their free constants. A row shows the tightest claim of its
-    statement; `parts=True` gives every claim a row of its own. `only` names statements by their ids
-    or as their paper does: "FM-T2", "Theorem 2", "BO, Lemma 4.5".
+    statement; `parts=True` gives every claim a row of its own. `only` names statements by their
+    ids, such as "FM-T2". Without it the statements of one `scope` are evaluated: "run", those about
+    the trained network, its training or its data; "theory", those about none of these (such as
+    Talk-log or X-22); or "all".
 
     ```python
     import deeplin as dl, numpy as np
@@ -166,54 +192,69 @@ def certify(
     assert table.all_hold
     ```
     """
+    require_problem(problem)
+    run = run.run if isinstance(run, WideRun) else run
+    if not isinstance(run, Run | Network):
+        raise InputError(
+            f"run is {shown(run)}; pass a deeplin.Network, or a run such as what "
+            "deeplin.gradient_descent returns."
+        )
     positive_number("tolerance", tolerance, zero_allowed=True)
     positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
     context = Context(
-        problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
+        problem,
+        run,
+        tolerance=tolerance,
+        flow_tolerance=flow_tolerance,
+        population=population,
+        constants=constants,
     )
     rows, overflows = [], []
     with np.errstate(over="call", invalid="ignore", call=lambda *what: overflows.append(what)):
-        for statement in _selected(only):
-            claims = _assess(statement, context, tolerance)
+        for statement in _selected(only, scope):
+            claims = _assess(statement, context)
             claims = [_within_range(claim) for claim in claims] if overflows else claims
             chosen = claims if parts else [_tightest_claim(claims)]
             names = {
                 n: _column(getattr(statement, n), context.batch) for n in ("id", "title", "kind")
             }
             rows += [names | claim for claim in chosen]
-    return Certificate(_table(rows, context.batch))
+        certificate = Certificate(_table(rows, context.batch))
+        certificate.facts = _facts(context) if only is None and context.batch == 1 else None
+    return certificate
 
 
-def _selected(only: Iterable[str] | str | None) -> list[Statement]:
+def _facts(context: Context) -> Facts | None:
+    """Return the facts about a run on a problem with an exact minimal sharpness."""
+    try:
+        context.full_width()
+        near = context.ends_in_minimizer()["the run ended in a minimizer"].met()
+        minimal = context.minimal.exact * context.minimal_scale
+        ends = np.broadcast_to(near, 1), context.final_sharpness, np.broadcast_to(minimal, 1)
+    except (NotApplicable, InputError):
+        return None
+    threshold = np.nan
+    if context.run.learning_rate is not None and not context.is_flow:
+        with suppress(NotApplicable):
+            threshold = float((2 + 2 * context.run.momentum) / context.learning_rate[0])
+    return Facts(bool(ends[0][0]), float(ends[1][0]), float(ends[2][0]), threshold)
+
+
+def _selected(only: Iterable[str] | str | None, scope: str) -> list[Statement]:
+    if scope not in (*SCOPES, "all"):
+        raise InputError(f"scope is {shown(scope)}; pass one of {', '.join(SCOPES)}, all.")
     if only is None:
-        return list(STATEMENTS.values())
+        return [entry for entry in STATEMENTS.values() if scope in (entry.scope, "all")]
     wanted = [only] if isinstance(only, str) else list(dict.fromkeys(only))
-    found = {name: _named(name) for name in wanted}
-    unknown = [name for name, ids in found.items() if not ids]
+    unknown = [id for id in wanted if id not in STATEMENTS]
     if unknown or not wanted:
         raise InputError(
             f"no statement {', '.join(unknown) or 'was named'}; known: {', '.join(STATEMENTS)}."
         )
-    return [STATEMENTS[id] for id in dict.fromkeys(itertools.chain(*found.values()))]
+    return [STATEMENTS[id] for id in wanted]
 
 
-def _named(name: str) -> list[str]:
-    """Return the ids that a name stands for: itself, or those of "[Paper,] Theorem 2"."""
-    if name in STATEMENTS:
-        return [name]
-    place = PLACE.fullmatch(name.strip())
-    if place is None:
-        return [id for id in STATEMENTS if id.lower() == name.strip().lower()]
-    paper, kind, number = (text or "" for text in place.groups())
-    label = kind[0].upper() + number.strip("()").removeprefix("A")
-    return [
-        id
-        for id in STATEMENTS
-        if id.partition("-")[2] == label and id.lower().startswith(paper.lower())
-    ]
-
-
-def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
+def _assess(statement: Statement, context: Context) -> list[dict[str, Any]]:
     """Judge the claims of one statement and return columns with one entry for each run."""
     try:
         checks = statement.checks(context)
@@ -223,14 +264,12 @@ def _assess(statement: Statement, context: Context, tolerance: float) -> list[di
         texts = {"part": _column("", batch), "hypotheses": _column(str(reason), batch)}
         texts["unmet"] = _column([()] * batch, batch)
         return [nothing | texts | {"verdict": np.full(batch, CODES[NOT_APPLICABLE])}]
-    return [_judge(statement, check, context, tolerance) for check in checks]
+    return [_judge(statement, check, context) for check in checks]
 
 
-def _judge(
-    statement: Statement, check: Check, context: Context, tolerance: float
-) -> dict[str, Any]:
+def _judge(statement: Statement, check: Check, context: Context) -> dict[str, Any]:
     """Compare the smallest margin of one claim in each run with the tolerance there."""
-    claim = _tightest(check, context, tolerance)
+    claim = _tightest(check, context)
     applies = claim.pop("applies")
     unmet = _column(check.unmet(context.batch), context.batch)
     nothing = np.where(applies, "", "nothing along this run to compare")
@@ -238,9 +277,7 @@ def _judge(
     if check.granted:
         holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
     elif check.measured:
-        # If no constant suffices, the existence claim is false; a definition cannot be.
-        holds = np.isfinite(claim["left"]) | (statement.kind == "definition")
-        good, failed = MEASURED, VIOLATED
+        holds, good, failed = np.ones(context.batch, bool), MEASURED, VIOLATED
     else:
         holds = claim["margin"] >= -claim["tolerance"]
         good, failed = HOLDS, UNMET if statement.kind == "assumption" else VIOLATED
@@ -249,12 +286,15 @@ def _judge(
     verdict = np.where(applies, verdict, CODES[NOT_APPLICABLE])
     texts = {"part": check.part, "hypotheses": reasons}
     columns = {name: _column(entries, context.batch) for name, entries in texts.items()}
-    return claim | columns | {"verdict": verdict, "unmet": unmet}
+    allowed = np.where(check.measured, check.allowed(context.batch), np.nan)
+    return claim | columns | {"verdict": verdict, "unmet": unmet, "allowed": allowed}
 
 
 def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
     """Return the claim, marked as not applicable where its numbers left the range of float64."""
-    lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
+    unknown = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
+    measured = claim["verdict"] == CODES[MEASURED]
+    lost = np.where(measured, ~np.isfinite(claim["left"]), unknown)
     lost &= claim["verdict"] != CODES[NOT_APPLICABLE]
     reason = "its numbers leave the range of float64"
     return claim | {
@@ -278,18 +318,22 @@ def _column(entries: Any, batch: int) -> np.ndarray:
     return np.fromiter(each, dtype=object, count=batch)
 
 
-def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
+def _tightest(check: Check, context: Context) -> dict[str, Any]:
     """Return sides, margin and tolerance at the smallest margin relative to the claim's scale."""
     left, right = np.asarray(check.left, float), np.asarray(check.right, float)
     scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
-    shape = np.broadcast_shapes(
-        left.shape, right.shape, np.shape(check.where), scale.shape, np.shape(check.slack), (1, 1)
-    )
-    shape = (shape[0], context.batch, *shape[2:])
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         margin = -abs(left - right) if check.equality else right - left
-        bound = (tolerance + np.asarray(check.slack)) * scale
-        relative = np.where(scale > 0, (margin + bound) / scale, margin)
+        bound = tolerance_of(
+            scale,
+            relative=context.tolerance,
+            slack=check.slack,
+            subtracted=check.subtracted,
+            condition=check.condition,
+        )
+        relative = np.where(scale > 0, (margin + bound) / scale, margin + bound)
+    shape = np.broadcast_shapes(left.shape, relative.shape, np.shape(check.where), (1, 1))
+    shape = (shape[0], context.batch, *shape[2:])
     relative = np.where(np.isnan(relative), -np.inf, relative)  # NaN proves nothing
     if check.measured:
         relative = -np.broadcast_to(left, shape)

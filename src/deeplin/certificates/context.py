@@ -6,21 +6,31 @@ compilation, and a batch costs little more than one run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, value
+from deeplin.certificates.curvature import Eigenpair, LinearHessian
+from deeplin.certificates.registry import (
+    ROUNDINGS,
+    Check,
+    Hypothesis,
+    NotApplicable,
+    ratio,
+    tolerance,
+    value,
+)
 from deeplin.dynamics.run import DIVERGED, STOPPED, Run
-from deeplin.errors import InputError, positive_number, require_float64
+from deeplin.errors import InputError
 from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network, check_fits, host_arrays, products
 from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.theory.benign_overfitting import Tail, flat_tail, spike
+from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.reduced_rank import BestOfRank
+from deeplin.theory.benign_overfitting import Constants, Tail, flat_tail, spike
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 from deeplin.theory.small_initialization import scale_of_layers
@@ -31,33 +41,6 @@ INTERPOLATES = 1e-3
 """Largest ‖Y − XΘ‖/‖Y‖ of a map that counts as interpolating (a mean loss of 1e-7 does).
 
 Statements about interpolators are then judged on the nearest one, Θ_min + Θ_⊥."""
-
-
-@dataclass(frozen=True)
-class Constants:
-    """The free constants of BO.
-
-    Without `c` the statements report the smallest c with which they hold; with it they are judged.
-    """
-
-    c: float | None = None
-    b: float = 1.0
-    """Threshold of the effective rank: k = min{j : r_j ≥ bn} (BO-D2.2)."""
-    delta: float = 0.1
-    """Probability of failure in the bounds that hold with high probability."""
-    normalisation: str = "operator"
-    """What α and β measure: `operator` (RMS singular value) or `entry` (RMS entry) (errata E-6)."""
-
-    def __post_init__(self):
-        if self.c is not None:
-            positive_number("c", self.c)
-        positive_number("b", self.b)
-        if positive_number("delta", self.delta) >= 0.5:
-            raise InputError(f"delta is {self.delta:g}; pass a probability below 1/2.")
-        if self.normalisation not in ("operator", "entry"):
-            raise InputError(
-                f"normalisation is {self.normalisation!r}; pass 'operator' or 'entry'."
-            )
 
 
 class Context:
@@ -73,6 +56,7 @@ class Context:
         problem: Problem,
         run: Run | Network,
         *,
+        tolerance: float = 1e-9,
         flow_tolerance: float = 1e-6,
         population: Population | None = None,
         constants: Constants | None = None,
@@ -86,10 +70,20 @@ class Context:
                 f"certificates are about linear networks; this run has {run.network.activation} "
                 "activation. Pass a run of a linear network."
             )
+        if run.network.biases is not None:
+            raise InputError(
+                "certificates are about networks without biases, and this run has some; train "
+                "without them (deeplin train --no-bias)."
+            )
         check_fits(problem, run.network)
-        require_float64("a certificate", run.network)
+        if (precision := run.network.weights[0].dtype) != np.float64:
+            raise InputError(
+                f"this run has {precision} weights, which satisfy no identity beyond their own "
+                "digits; pass a run in float64, the default of deeplin.initialize."
+            )
         self.problem, self.run = problem, run
-        self.flow_tolerance, self.population = flow_tolerance, population
+        self.tolerance, self.flow_tolerance = tolerance, flow_tolerance
+        self.population = population
         self.constants = constants or Constants()
         self.depth, self.widths = run.network.depth, run.network.widths
         self.batch = run.network.batch or 1
@@ -114,6 +108,45 @@ class Context:
         """Raise NotApplicable unless d_L = 1 and p = 1 (FM Section 4)."""
         if not self.has_one_unit:
             raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
+
+    @property
+    def narrowest(self) -> int:
+        """The smallest hidden width; with one layer, the number of outputs."""
+        return min(self.widths[1:-1] or (self.widths[-1],))
+
+    @cached_property
+    def optimum_rank(self) -> int:
+        """The rank of Θ*."""
+        problem = self.problem
+        if isinstance(problem, GeneralizedLinearProblem):
+            return int(np.linalg.matrix_rank(problem.optimum_columns))
+        return int(np.linalg.matrix_rank(problem.spectrum.coordinates))
+
+    def full_width(self) -> None:
+        """Raise NotApplicable if a hidden layer is too narrow for Θ* (X-34)."""
+        if self.narrowest < self.optimum_rank:
+            raise NotApplicable(
+                f"for hidden layers at least as wide as the rank of Θ*, {self.optimum_rank}; "
+                f"the narrowest has width {self.narrowest}"
+            )
+
+    @cached_property
+    def reachable(self) -> BestOfRank:
+        """The best product that the narrowest hidden layer allows, and its risk (X-34)."""
+        return self.problem.best_of_rank(self.narrowest)
+
+    @property
+    def reachable_gap(self) -> np.ndarray:
+        """R above the smallest risk that the hidden layers can reach, (records, batch)."""
+        return self.gap - self.reachable.excess
+
+    def ends_in_reachable_minimizer(self) -> dict[str, Any]:
+        """Return the hypothesis that the end is as good as the narrowest hidden layer allows."""
+        reach = np.sqrt(max(self.problem.zero_gap, np.finfo(float).tiny))
+        away = np.sqrt(np.maximum(self.reachable_gap[-1], 0.0)) / reach
+        away = np.where(self.bounded, away, np.inf)
+        name = "the run ended in a minimizer of its width"
+        return {name: Hypothesis(away, "≤", AT_MINIMIZER)}
 
     def square_layers(self) -> None:
         """Raise NotApplicable unless every layer is d×d (FM Section 5)."""
@@ -178,6 +211,37 @@ class Context:
         """Return the hypotheses of BO about the dynamics."""
         return self.flow() | self.stays_finite()
 
+    def by_gradients(self) -> None:
+        """Raise NotApplicable unless every change of a layer is a multiple of gradients of R."""
+        run = self.run
+        if run.weight_decay or {"optimizer", "central"} & set(run.variant.split()):
+            raise NotApplicable("for training by gradients of the risk alone")
+
+    @cached_property
+    def amplification(self) -> np.ndarray:
+        """How much rounding in directions that training does not use may have grown, (batch,).
+
+        There the Hessian has only the part with the residual, of norm at most
+        (L−1)‖∇R¹‖Π_{l≠j,k}‖W_l‖_2; between two records ‖∇R¹‖ is interpolated exponentially.
+        """
+        if self.is_flow or not self.has_path:
+            rate: Any = float(self.is_flow)
+        else:
+            try:
+                rate = np.max(np.asarray(self.run.learning_rate, float)) / (1 - self.run.momentum)
+            except (TypeError, ValueError):
+                raise NotApplicable("for a known learning rate") from None
+        sizes = np.sort(self.singular_values, axis=-1)[..., 2:]
+        bend = (
+            (self.depth - 1) * np.linalg.norm(self.slope, axis=(-1, -2)) * np.prod(sizes, axis=-1)
+        )
+        before, after = bend[:-1], bend[1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            between = (before - after) / np.log(before / after)
+        between = np.where(np.isfinite(between), between, np.maximum(before, after))
+        total = 2 * rate * np.sum(np.diff(self.times)[:, None] * between, axis=0)
+        return np.exp(np.minimum(np.nan_to_num(total, nan=np.inf), 500))
+
     def stays_finite(self) -> dict[str, Any]:
         """Return the hypothesis of statements about any network."""
         return {"the run did not diverge": self.bounded}
@@ -187,15 +251,33 @@ class Context:
         away = np.where(self.bounded, self.slack, np.inf)
         return {"the run ended in a minimizer": Hypothesis(away, "≤", AT_MINIMIZER)}
 
-    def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
-        """Judge left ≤ c·right with the caller's c, or measure the smallest c that suffices."""
-        c = self.constants.c
+    def with_constant(
+        self, left: Any, right: Any, part: str = "", *, subtracted: Any = 0.0, **details: Any
+    ) -> Check:
+        """Judge left ≤ c·right with the caller's c, or measure the smallest c that suffices.
+
+        A left side within the rounding of what was `subtracted` is zero, and needs no constant.
+        """
+        c, known = self.constants.c, {"subtracted": subtracted, "condition": self.condition}
         if c is not None:
-            return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
-        left, right = np.asarray(left, float), np.asarray(right, float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            smallest = np.where(left == 0, 0.0, left / right)
-        return value(smallest, f"{part}: smallest c" if part else "smallest c", **details)
+            part = f"{part} with c = {c:g}".lstrip()
+            return Check(left, c * np.asarray(right), part, **known, **details)
+        left = np.asarray(left, float)
+        left = np.where(left <= tolerance(0.0, **known), 0.0, left)
+        return value(ratio(left, right), f"{part}: smallest c".removeprefix(": "), **details)
+
+    @cached_property
+    def condition(self) -> float:
+        """How much the data and the layers amplify rounding (see `tolerance`).
+
+        Products of L layers amplify it L times; w* is known to ε times the condition number of X,
+        or of Σ̂ if only moments are known.
+        """
+        problem = self.problem
+        if problem.rank == 0:
+            return float(self.depth)
+        number = problem.condition_number
+        return self.depth * float(number if problem.inputs is None else np.sqrt(number))
 
     # --- the run ---------------------------------------------------------------------------
 
@@ -253,7 +335,7 @@ class Context:
     @property
     def is_flow(self) -> bool:
         """Whether the run is gradient flow (it then has no learning rate)."""
-        return self.run.dynamics == "flow" and self.has_path
+        return self.run.dynamics == "flow" and self.run.plain and self.has_path
 
     @property
     def has_path(self) -> bool:
@@ -297,12 +379,13 @@ class Context:
     @cached_property
     def slope(self) -> np.ndarray:
         """g = ∇R¹(Θ), which is 2Σ̂(Θ − Θ*) for squared loss, (records, batch, d, q) (FM-grad)."""
-        return self.problem.value_and_gradient(self.backward[0])[1]
+        theta = as_map(self.backward[0])
+        return as_columns(self.problem.value_and_gradient(theta)[1], self.problem.outputs)
 
     @cached_property
     def gap(self) -> np.ndarray:
         """R − R_min, (records, batch) (FM-L8)."""
-        return self.problem.gap(self.backward[0])
+        return self.problem.gap(as_map(self.backward[0]))
 
     @cached_property
     def forward(self) -> list[np.ndarray]:
@@ -330,14 +413,22 @@ class Context:
         ends = [np.stack(pair) for pair in zip(self.initial, self.final, strict=True)]
         sizes = values_of_layers(ends)[..., 0]
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
-        ends = self.backward[0][[0, -1]]
-        if isinstance(self.problem, GeneralizedLinearProblem):
-            slopes = self.problem.slope_bound(ends)
-        else:
-            reach = np.linalg.norm(ends, axis=(-1, -2)) + self.problem.optimum_norm
-            slopes = 2 * self.problem.largest_eigenvalue * reach
+        slopes = self.slope_bound(self.backward[0][[0, -1]])
         scale = slopes * self.readout_norm
         return scale[..., None] * np.stack(others, axis=-1)
+
+    def slope_bound(self, product: np.ndarray) -> np.ndarray:
+        """Return a bound of ‖∇R¹(Θ)‖, and of the terms that are subtracted to obtain it."""
+        if isinstance(self.problem, GeneralizedLinearProblem):
+            return np.asarray(self.problem.slope_bound(as_map(product)))
+        reach = np.linalg.norm(product, axis=(-1, -2)) + self.problem.optimum_norm
+        largest = self.problem.largest_eigenvalue if self.problem.rank else 0.0
+        return 2 * largest * reach
+
+    def gradients_at(self, record: int) -> list[np.ndarray]:
+        """Return ∇_k R at one record, k = 1 … L, each (batch, d_k, d_{k−1})."""
+        pairs = zip(self.backward[1:], self.forward, strict=True)
+        return [above[record] @ below[record].mT for above, below in pairs]
 
     @cached_property
     def layer_norms(self) -> np.ndarray:
@@ -407,14 +498,24 @@ class Context:
         return sharpness(self.problem, self.final_network, method=method)
 
     @property
+    def exact_error(self) -> np.ndarray:
+        """How far from its value at minimizers the Hessian may be, (batch,)."""
+        return np.asarray(self.exact_sharpness.error)
+
+    @property
     def final_sharpness(self) -> np.ndarray:
         """S at the end, (batch,)."""
         return np.asarray(self.exact_sharpness.value)
 
     @cached_property
-    def certified_sharpness(self) -> Sharpness:
+    def hessian(self) -> LinearHessian:
+        """Hessian-vector products at the end."""
+        return LinearHessian(self.problem, self.final, self.readout)
+
+    @property
+    def certified_sharpness(self) -> Eigenpair:
         """The largest Hessian eigenvalue at the end by certified Lanczos, with its vector."""
-        return sharpness(self.problem, self.final_network, method="lanczos", tolerance=1e-8)
+        return self.hessian.largest
 
     @cached_property
     def minimal(self) -> MinimalSharpness:
@@ -479,6 +580,14 @@ class Context:
         """‖Θ_⊥‖_F, (records, batch)."""
         return np.linalg.norm(self.perpendicular, axis=(-1, -2))
 
+    @property
+    def risk_rounding(self) -> np.ndarray:
+        """Size of λ_1‖Θ_⊥‖² if Θ_⊥ is rounding, as a part of what was subtracted, (batch,)."""
+        theta = self.backward[0][-1]
+        size = np.linalg.norm(theta, axis=(-1, -2)) + self.problem.optimum_norm
+        largest = self.require_population().spectrum[0]
+        return largest * tolerance(0.0, subtracted=size, condition=self.condition) * size
+
     @cached_property
     def bound(self) -> np.ndarray:
         """B up to each record: sup_{s≤t} Π_j max(1, ‖W_j(s)‖_2), (records, batch) (BO-D2.4)."""
@@ -505,11 +614,20 @@ class Context:
         return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
 
     def loss_below(self, factor: Any, part: str, **details: Any) -> Check:
-        """Check ℒ(t) ≤ ℒ(0)·factor after the start, up to the rounding of Y − XΘ."""
-        bound = self.loss[:1] * factor
-        scale = np.finfo(float).eps * self.target_norm**2 + bound
-        usual = {"where": self.later, "slack": self.flow_slack}
-        return Check(self.loss, bound, part, scale=scale, **(usual | details))
+        """Check ℒ(t) ≤ ℒ(0)·factor after the start."""
+        known = self.known_loss(self.problem.samples)
+        usual = {"where": self.later, "slack": self.flow_slack} | known
+        return Check(self.loss, self.loss[:1] * factor, part, **(usual | details))
+
+    def known_loss(self, samples: float = 1.0) -> dict[str, Any]:
+        """Return what was subtracted to obtain a gap (or n times one), and its condition.
+
+        This is the larger of the gaps of the start and of the zero map. An integrated flow knows
+        the map to its own tolerance, squared in the gap.
+        """
+        solver = self.flow_slack**2 / (ROUNDINGS * np.finfo(float).eps)
+        size = samples * np.maximum(self.gap[:1], self.problem.zero_gap)
+        return {"subtracted": size, "condition": max(self.condition, solver)}
 
     @property
     def later(self) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The command line. Importing the module of a command registers it with the application."""
 
-from deeplin.cli import bench, certify, reproduce, sweep, tables
+from deeplin.cli import certify, explore, reproduce, tables
 from deeplin.cli.app import app, main
 
-__all__ = ["app", "bench", "certify", "main", "reproduce", "sweep", "tables"]
+__all__ = ["app", "certify", "explore", "main", "reproduce", "tables"]

@@ -1,4 +1,4 @@
-"""The typer application of the command line, and `deeplin explore`."""
+"""The typer application of the command line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import io
 import os
 import shutil
 import sys
-from contextlib import suppress
-from pathlib import Path
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -21,25 +22,46 @@ COMMANDS = [
     "predict",
     "certify",
     "reproduce",
-    "sweep",
-    "status",
     "explore",
-    "bench",
-    "cite",
 ]
 """Commands in the order of the help, the most used first."""
 
 
-class _OrderedGroup(typer.core.TyperGroup):
-    """Group that lists its commands in the order of `COMMANDS`, not of their registration."""
+INTERRUPTED = 130
+"""Exit code of a process ended by Ctrl-C, by convention."""
+
+
+@contextmanager
+def ending_on_interrupt(last_line: str) -> Iterator[None]:
+    """End the process on Ctrl-C, with a last line that says what was kept.
+
+    It does not wait for threads that are computing, which may have minutes of work left; files
+    are written atomically, so none is left half written. Python can lose a Ctrl-C that arrives
+    during a garbage collection, in which JAX takes part; the next one then ends the process.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(OSError):  # whoever read the answer may be gone
+            sys.stdout.flush()
+        print(last_line, file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+
+
+class _Group(typer.core.TyperGroup):
+    """Group that lists its commands in the order of `COMMANDS` and ends on Ctrl-C."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # pyright: ignore
         return sorted(super().list_commands(ctx), key=COMMANDS.index)
 
+    def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore
+        with ending_on_interrupt("deeplin: interrupted"):
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="deeplin",
-    cls=_OrderedGroup,
+    cls=_Group,
     help="Deep linear networks as an exact instrument.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -76,6 +98,8 @@ def seed_option(help: str) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the exit code is 0 on success, 1 if a check fails, 2 on bad input."""
+    if not sys.warnoptions:  # commands say what concerns their user themselves
+        warnings.simplefilter("ignore", UserWarning)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # escape characters that the locale lacks
             stream.reconfigure(errors="backslashreplace")
@@ -93,68 +117,19 @@ def main(arguments: list[str] | None = None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"deeplin: cannot write {where}: {error.strerror or error}.", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("deeplin: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 def prepare_computing() -> None:
-    """Enable float64 and a cache folder for compiled programs.
+    """Keep compiled programs in a cache folder.
 
     Every command that computes calls this before its first computation; the others never import
-    JAX. The library itself never enables float64 globally; `diagnose`, `train` and the estimators
-    also use the cache folder.
+    JAX. `diagnose`, `train` and the estimators use the cache folder, too.
     """
-    import jax
-
     from deeplin.execution import share_compiled_code
 
     share_compiled_code()
-    jax.config.update("jax_enable_x64", True)
 
 
 def text_width() -> int:
     """Return the width of text in columns: that of the terminal, but at most 120."""
     return min(shutil.get_terminal_size((80, 24)).columns, 120)
-
-
-@app.command()
-def explore(
-    port: Annotated[int, typer.Option(help="Port on this machine; 0: any free port.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
-    export: Annotated[
-        Path | None, typer.Option(help="Write the page as one file that works from disk.")
-    ] = None,
-) -> None:
-    """Open an interactive page that shows whole training runs (served locally, works offline)."""
-    if export is not None:
-        return write_page(export)
-    from deeplin.explorer.serve import explore as serve
-
-    with suppress(KeyboardInterrupt):
-        serve(port, open_browser=browser, prepare=prepare_computing)
-    # Threads may be running compiled code, which Python cannot interrupt: a normal exit would wait
-    # for them or abort. Nothing has to be saved.
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def write_page(path: Path) -> None:
-    """Write the page to a file, with the certificates of its presets."""
-    from deeplin.explorer.answers import preset_certificates, statements
-    from deeplin.explorer.build import page
-
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"{path} is no file in an existing folder; pass another --export.")
-
-    prepare_computing()
-
-    def report(title: str) -> None:
-        typer.echo(f"certifying {title} …", err=True)
-
-    html = page(certificates=preset_certificates(report), statements=statements())
-    try:
-        path.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error}); pass another --export.") from None
-    typer.echo(f"{path}: {len(html.encode()) / 1000:.0f} kB, opens in any browser")

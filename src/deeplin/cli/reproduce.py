@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deeplin.cli.app import app, prepare_computing, seed_option, text_width
+from deeplin.cli.app import app, ending_on_interrupt, prepare_computing, seed_option, text_width
 
 
 @app.command()
@@ -39,49 +39,52 @@ def reproduce(
         return _print_list(figures)
     typer.echo("deeplin: reproducing; Ctrl-C stops, the same command goes on.", err=True)
     prepare_computing()
-    from deeplin.papers import catalogue, recorded
+    from deeplin.papers import catalogue, sentences, verdicts
+    from deeplin.papers.figures import reproduce as reproduced
+    from deeplin.papers.figures import select
     from deeplin.papers.report import ending, figure_lines, write_figure, write_page
-    from deeplin.sweep import Board, prompt_interrupt
+    from deeplin.sweep import Board
 
-    chosen = catalogue.select(catalogue.FIGURES, figures)
+    chosen = select(catalogue.FIGURES, figures)
     report = out / "report"
-    board = Board("reproduce", recorded.read(preset, "seconds"))
-    results = catalogue.reproduce(
+    board = Board("reproduce", verdicts.read(preset, "seconds"))
+    results = reproduced(
         chosen,
         out / "results",
         preset=preset,
         seed=seed,
         workers=workers,
-        quotes=catalogue.QUOTES,
+        quotes=sentences.QUOTES,
         progress=board.part,
     )
     outcomes = []
     again = shlex.join(["deeplin", *sys.argv[1:]])
     stopped = f"deeplin: interrupted. What is finished is kept; to go on: {again}"
-    with prompt_interrupt(stopped), board:
+    with ending_on_interrupt(stopped), board:
         for result in results:
             outcomes.append(write_figure(result, report))
-            write_page(report, [f.name for f in catalogue.FIGURES], catalogue.LEFT_OUT)
+            write_page(report, [f.name for f in catalogue.FIGURES], sentences.LEFT_OUT)
             if not as_json:
                 board.say(figure_lines(outcomes[-1], text_width()))
     if as_json:
-        lines = {"summary": recorded.summary(recorded.collect(outcomes))}
+        lines = {"summary": verdicts.summary(verdicts.collect(outcomes))}
         figures_found = [_without_panels(outcome) for outcome in outcomes]
         typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
         typer.echo(ending(outcomes, report / "index.html", text_width()))
-    if recorded.changes(outcomes) or any(outcome["failures"] for outcome in outcomes):
+    if verdicts.changes(outcomes) or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
 
 
 def _print_list(names: list[str] | None) -> None:
     """Print one line per figure, with its title and the time that each preset takes."""
     from deeplin.papers import catalogue
+    from deeplin.papers.figures import PRESETS, select
     from deeplin.papers.report import duration
 
-    for figure in catalogue.select(catalogue.FIGURES, names):
+    for figure in select(catalogue.FIGURES, names):
         times = []
-        for preset in catalogue.PRESETS:
+        for preset in PRESETS:
             found = [study.expected_seconds(preset) for study in figure.studies]
             total = sum(seconds for seconds, _ in found)
             about = "" if all(measured for _, measured in found) else "about "

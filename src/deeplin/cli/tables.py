@@ -21,9 +21,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from deeplin.cli.app import AsJson, app, prepare_computing, seed_option, text_width
+from deeplin.cli.app import (
+    AsJson,
+    app,
+    ending_on_interrupt,
+    prepare_computing,
+    seed_option,
+    text_width,
+)
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.execution import prompt_interrupt
 from deeplin.files import whole_file
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ MAX_BARS = 48
 
 Source = Annotated[
     str,
-    typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz, .xlsx; a folder, a glob, - for stdin."),
+    typer.Argument(help="CSV, Parquet, Feather or Excel file; - for standard input."),
 ]
 
 
@@ -59,14 +65,16 @@ class TableOptions(NamedTuple):
     categorical: Annotated[
         list[str] | None, "Numeric column to treat as categories; may be repeated."
     ] = None
-    standardize: Annotated[bool, "Scale inputs and numeric targets to mean 0 and deviation 1."] = (
-        False
-    )
+    raw: Annotated[
+        bool, "Use the columns as they are; default: mean 0 and deviation 1 (StandardScaler)."
+    ] = False
     intercept: Annotated[bool, "Subtract the means, which fits an intercept."] = True
-    missing: Annotated[str, "Rows with a missing value: refuse, drop."] = "refuse"
+    missing: Annotated[str, "Missing values: refuse, drop the rows, or median of the column."] = (
+        "refuse"
+    )
     decimal: Annotated[str | None, "Decimal mark of text, . or ,; default: detected."] = None
+    thousands: Annotated[str | None, "Mark between groups of digits; default: detected."] = None
     memory: Annotated[int, "MiB of a table to keep in memory; of a larger one, only moments."] = 128
-    cluster: Annotated[str | None, "Address of a dask scheduler, tcp://…"] = None
 
     def read(self, source: str, **more: Any) -> Reading:
         """Read the problem from a table; one target is a vector, several are a matrix."""
@@ -76,7 +84,7 @@ class TableOptions(NamedTuple):
         target = options.pop("target")
         for name in ("ignore", "keep", "categorical"):
             options[name] = options[name] or ()
-        options["scale_targets"] = self.standardize
+        options["standardize"] = options["scale_targets"] = not options.pop("raw")
         options["memory"] = whole_number("memory", self.memory) * 2**20
         wanted = target[0] if len(target) == 1 else target
         return read_problem(source, wanted, **options, **more)
@@ -135,8 +143,8 @@ def expand_option_groups(function: Callable[..., None]) -> Callable[..., None]:
 
 def require_source(source: str) -> None:
     """Raise InputError for a missing file, before any slow import."""
-    if source != "-" and not any(sign in source for sign in "*?[") and not Path(source).exists():
-        raise InputError(f"there is no file {source!r}; pass a file, a folder or a glob.")
+    if source != "-" and not Path(source).exists():
+        raise InputError(f"there is no file {source!r}; pass a CSV, Parquet or Excel file.")
 
 
 def parse_depths(text: str) -> list[int]:
@@ -173,6 +181,11 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
         raise InputError(f"cannot write {str(path)!r}: {error}") from error
 
 
+Biases = Annotated[
+    bool,
+    typer.Option("--bias/--no-bias", help="Give starts of PyTorch the biases of nn.Linear."),
+]
+
 # --- diagnose -------------------------------------------------------------------------------------
 
 
@@ -182,10 +195,17 @@ def diagnose(
     source: Source,
     table: TableOptions,
     training: Training,
-    depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "10",
-    init: Annotated[
-        str, typer.Option(help="Start to simulate: torch, xavier, he, orthogonal, small or none.")
+    depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "3",
+    initialization: Annotated[
+        str,
+        typer.Option(
+            "--initialization",
+            "--init",
+            help="Start: torch, xavier, he, orthogonal or gaussian (simulated), another one of "
+            "`train`, or none.",
+        ),
     ] = "torch",
+    biases: Biases = True,
     readout: Annotated[
         str | None, typer.Option(help="Fixed read-out p: its entries 1,0,0, or its norm.")
     ] = None,
@@ -195,39 +215,29 @@ def diagnose(
         bool, typer.Option("--details", help="Also print spectrum, sharpness and tables by depth.")
     ] = False,
     as_json: AsJson = False,
-    html: Annotated[Path | None, typer.Option(help="Write the diagnosis as an HTML page.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
 ) -> None:
     """Find the learning rate that works on a table, for regression or classification.
 
-    A few starts of the kind `--init` are simulated; the printed rate works from all of them.
+    Starts of the kind `--init` are simulated; the printed rate works from all of them.
     """
     depths, vector = parse_depths(depth), parse_readout(readout)
     require_source(source)
     prepare_computing()
-    from deeplin.report.text import diagnosis_text
     from deeplin.training import TrainingSpec
     from deeplin.training.diagnosis import diagnose as diagnose_problem
+    from deeplin.training.text import diagnosis_text
 
     reading = table.read(source)
     found = diagnose_problem(
         reading,
         depths,
         optimizer=TrainingSpec(*training),
-        initialization=None if init == "none" else init,
+        initialization=None if initialization == "none" else initialization,
+        biases=biases,
         readout=vector,
         width=width,
         seed=seed,
     )
-    if html is not None:
-        from deeplin.report.diagnosis_page import as_page
-
-        page = as_page(found, f"{Path(source).name}: {', '.join(reading.targets)}")
-        write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
-    if plot is not None:
-        from deeplin.report.diagnosis_page import draw_diagnosis
-
-        write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
     else:
@@ -243,7 +253,7 @@ def train(
     source: Source,
     table: TableOptions,
     training: Training,
-    depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
+    depth: Annotated[int, typer.Option(help="Number of layers.")] = 3,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     initialization: Annotated[
         str,
@@ -254,6 +264,7 @@ def train(
             "orthogonal.",
         ),
     ] = "auto",
+    biases: Biases = True,
     scale: Annotated[float | None, typer.Option(help="Scale of the initialization.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
     steps: Annotated[int, typer.Option(help="Maximum number of steps.")] = 20_000,
@@ -276,25 +287,37 @@ def train(
     require_source(source)
     prepare_computing()
     from deeplin.dynamics.saved import check_run_path, save_run
-    from deeplin.report.text import training_text
-    from deeplin.training import TrainingSpec
-    from deeplin.training.recipe import train_on_table
+    from deeplin.training import TrainingSpec, advise_start
+    from deeplin.training._train import train_on_table
+    from deeplin.training.text import training_text
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
     spec = TrainingSpec(*training)
-    start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
+    start = {
+        "depth": depth,
+        "width": width,
+        "initialization": initialization,
+        "biases": biases,
+        "scale": scale,
+    }
     rate = (
         learning_rate
         if learning_rate == "auto"
         else positive_number("learning-rate", learning_rate)
     )
-    with prompt_interrupt("deeplin: interrupted; no run was kept"):
-        reading = table.read(source, test_share=test_share or 0.0, seed=seed)
-        problem = reading.problem
-        known = problem.inputs is not None and test_share is None
-        if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
-            reading = table.read(source, test_share=HELD_OUT_SHARE, seed=seed)
+    with ending_on_interrupt("deeplin: interrupted; no run was kept"):
+        share, stream = test_share or 0.0, source == "-"
+        reading = table.read(source, test_share=share if stream else 0.0, seed=seed)
+        first_rate = None
+        if rate == "auto":  # of all rows, as `diagnose` advises it
+            advice = advise_start(reading.problem, optimizer=spec, seed=seed, **start)
+            first_rate = advice.learning_rate
+        known = reading.problem.inputs is not None and test_share is None
+        if known and reading.problem.samples >= HOLD_OUT_ROWS:
+            share = HELD_OUT_SHARE
+        if share and not stream:
+            reading = table.read(source, test_share=share, seed=seed)
         folds = known and reading.held_out is None
         with LiveTraining(whole_number("steps", steps)) as live:
             report = train_on_table(
@@ -305,11 +328,12 @@ def train(
                 steps=steps,
                 seed=seed,
                 folds=folds,
+                first_rate=first_rate,
                 announce=live.restart,
                 watch=live.watch,
             )
     settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(spec)}
-    settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
+    settings |= {name: getattr(table, name) for name in ("raw", "intercept", "missing")}
     values = report.as_json()
     kept = save_run(out, reading.problem, report.run, notes={"settings": settings, **values})
     if as_json:
@@ -394,7 +418,7 @@ def predict(
         raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING_POLICIES)}.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
-    from deeplin.tables.preparation import TablePredictions
+    from deeplin.tables.predictions import TablePredictions
 
     if not run.exists():
         raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
@@ -404,7 +428,10 @@ def predict(
             f"{str(run)!r} does not know the table it was trained on; pass a run saved by "
             "`deeplin train`."
         )
-    found = TablePredictions(source, outcome.preparation, np.asarray(outcome.network.product))
+    network = outcome.network
+    found = TablePredictions(
+        source, outcome.preparation, np.asarray(network.product), np.asarray(network.intercept)
+    )
     numbered = row_numbers or missing == "drop"
     chunks = iter(found)
     first = next(chunks)  # report wrong columns before a file is opened
@@ -414,7 +441,7 @@ def predict(
         names = [*prepared.targets]
         names += [f"P({names[0]}={label})" for label in prepared.classes]
         for number, values in enumerate(chain([first], chunks)):
-            if missing == "refuse" and found.notes:
+            if missing == "refuse" and (found.missing or found.unseen):
                 raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
             if number == 0:
                 yield ["row", *names] if numbered else names

@@ -10,27 +10,34 @@ import jax
 import numpy as np
 
 from deeplin.dynamics.engine import Descent, State, StoppingCriteria
-from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_samples
+from deeplin.dynamics.minibatches import Draws, minibatches_of
+from deeplin.dynamics.objective import (
+    Ensemble,
+    Objective,
+    RandomLoss,
+    is_batch,
+    objective_of,
+    with_fixed_key,
+)
+from deeplin.dynamics.optimizer import Rates, Update, update_of
 from deeplin.dynamics.quantities import Quantities
 from deeplin.dynamics.run import CLOSE, Recorder, Run, Watch, drive, finish, steps_to_record
-from deeplin.dynamics.update import Batches, Rates, update_of
-from deeplin.errors import InputError, positive_number, validated, whole_number
-from deeplin.execution import interruptible
-from deeplin.networks import Loss, Network, explain_loss_errors
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.networks import Loss, check_pair, explain_loss_errors
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds its initial risk (or that of the zero map) this many
 times."""
+RECORDS = 200
+"""Number of records, about, where quantities are requested without `record_every`."""
 ALTERNATES = 1e-3
 """Relative change of the risk in one step, reversed by the next, that counts as an orbit."""
 
 
-@validated
-@interruptible
 def gradient_descent(
     problem: Problem | Loss,
-    nets: Any,
+    network: Any,
     learning_rate: Any = None,
     steps: int | None = None,
     *,
@@ -46,90 +53,103 @@ def gradient_descent(
     watch: Watch | None = None,
     gap: float | None = None,
     loss_target: float | None = None,
-    backend: str = "auto",
+    gradient_norm: float | None = None,
+    batched: bool | None = None,
 ) -> Run:
     """Train a network, or a batch of them, by gradient descent (FM-grad).
 
     W ← W − η∇R(W); with momentum β the heavy ball V ← βV − η∇R, W ← W + V, which is stable up to
     sharpness (2 + 2β)/η.
 
-    Arguments:
+    A run ends as `converged`, `diverged` or `stopped`; `Run.status` says what these words mean.
 
-    - `problem`: a `Problem`, or any differentiable `loss(parameters) -> scalar`.
-    - `nets`: one `Network`, or a batch (leading axis of its weights); with a loss of your own any
-      pytree (a dict of arrays, an Equinox module), whose floating arrays are trained.
-    - `learning_rate`: η, one for all or one for each run (with a single network an array of them
-      makes a batch); a tuple with one for each layer (X-11); or a schedule, a function of the step.
-    - `steps`: maximum number of steps.
-    - `momentum`, `nesterov`: β, and whether the step is V ← βV − η∇R, W ← W + βV − η∇R.
-    - `weight_decay`: λ in the objective R + λΣ_k‖W_k‖_F² (X-9): every step also subtracts 2ηλW.
-      `risk`, `gap`, `sharpness` and the stopping criteria refer to R.
-    - `batch_size`, `key`: for stochastic descent. Every step uses the gradient of the risk on B of
-      the n rows, drawn without replacement and independently of other steps (X-10). Pass one key
-      for each network, or a single key, which is replaced by `jax.random.fold_in(key, i)` for run
-      i; a run's batches depend on its own key only. Divergence of a network with an activation is
-      then judged by the risk on its mini-batch.
-    - `optimizer`: any optax transformation, which has its own rates: `learning_rate` is then only
-      stored in `run.learning_rate`, and may be omitted. Or a function of the learning rate that
-      returns a transformation, such as `optax.adam`, called with the rate of each run.
-    - `gap`, `loss_target`: stop a run with status `converged` once R − R_min ≤ gap (linear
-      networks), or R ≤ loss_target. With neither, all steps are taken and a linear network counts
-      as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
-    - `record_every`, `record`, `keep_weights`: measure at steps 0, k, 2k, … and the last one; which
-      quantities (default: all that are cheap and apply; also `eigenvalues`, the five largest of
-      the Hessian, `product_singular_values`, for linear networks `flow_sharpness`, the sharpness
-      at which the gradient flow from here would end, and your own as `{"name": function of the
-      network}`, alone or among the names); whether `run.trajectory` keeps the weights there.
-    - `watch`: called as `watch(step, quantities)` at each record, to show progress.
-    - `backend`: only `"auto"` is supported; the argument will be removed in the next version.
+    Args:
+        problem: A `Problem`, or any differentiable `loss(parameters)` that returns a scalar, or
+            `loss(parameters, key)`, which gets a fresh key at every step (label noise). Where no
+            step is taken (records, `evidence`, `loss_target`), the loss is evaluated at the fixed
+            `jax.random.key(0)`.
+        network: One `Network`, or a batch (leading axis of its weights). With a loss of your own
+            any pytree (a dict of arrays, an Equinox module), whose floating arrays are trained, or
+            a batch of pytrees, as `jax.vmap` makes it: every array has the same leading axis.
+        learning_rate: η, one for all or one for each run (with a single network an array of them
+            makes a batch); a tuple with one for each layer (X-11); or a schedule, a function of
+            the step.
+        steps: Maximum number of steps.
+        momentum: β.
+        nesterov: Whether the step is V ← βV − η∇R, W ← W + βV − η∇R.
+        weight_decay: λ in the objective R + λΣ_k‖W_k‖_F² (X-9): every step also subtracts 2ηλW.
+            `risk`, `gap`, `sharpness` and the stopping criteria refer to R.
+        batch_size: B for stochastic descent: every step uses the gradient of the risk on B of the n
+            rows, drawn without replacement from `jax.random.fold_in(key, step)` (X-10). Divergence
+            of a network with an activation is then judged by the risk on its mini-batch.
+        key: For mini-batches, a loss that takes a key, or an optimizer that draws noise
+            (`optax.add_noise`). Pass one key for each network, or a single key, which is replaced
+            by `jax.random.fold_in(key, i)` for run i; a run depends on its own key only.
+        optimizer: Any optax transformation, which has its own rates: `learning_rate` is then only
+            stored in `run.learning_rate`, and may be omitted. Or a function of the learning rate
+            that returns a transformation, such as `optax.adam`, called with the rate of each run.
+        record_every: Measure at steps 0, k, 2k, … and the last one.
+        record: Which quantities to measure; by default all that are cheap and apply. Also
+            `eigenvalues` (the five largest of the Hessian), `product_singular_values`,
+            `gradient_norm` (‖∇R‖), for linear networks `flow_sharpness` (the sharpness at which
+            the gradient flow from here would end), and your own as `{"name": function of the
+            network}`, alone or among the names. Without `record_every` there are about 200
+            records, an odd number of steps apart, which shows both points of an oscillation of
+            period two.
+        keep_weights: Whether `run.trajectory` keeps the weights at each record.
+        watch: Called as `watch(step, quantities)` at each record, to show progress.
+        gap: Stop as `converged` once R is at most this above the smallest risk that the network can
+            reach (linear networks); hidden layers narrower than the rank of the optimum cannot
+            reach R_min (X-34).
+        loss_target: Stop as `converged` once R is at most this.
+        gradient_norm: Stop as `converged` once ‖∇R‖ is at most this.
+        batched: Whether parameters of your own are a batch of pytrees. By default they are if the
+            loss takes one entry of them, but not all together.
 
-    A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
-    of the zero map, is `diverged`: `run.steps` is the step at which this happened, and the run
-    keeps the weights before it.
+    Returns:
+        A `Run`. A run whose risk is no longer finite, or 1e10 times the larger of its initial risk
+        and the risk of the zero map, is `diverged`: `run.steps` is the step at which this happened,
+        and the run keeps the weights before it.
 
     ```python
     import deeplin as dl, jax, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 8), (5, 5, 5, 1), scale=0.35)
-    run = dl.gradient_descent(problem, nets, learning_rate=0.02, steps=1000)
+    networks = dl.initialize.gaussian(
+        jax.random.split(jax.random.key(0), 8), (5, 5, 5, 1), scale=0.35
+    )
+    run = dl.gradient_descent(problem, networks, learning_rate=0.02, steps=1000)
     run.status, run.steps, run.evidence["gap"]
     ```
     """
-    if backend != "auto":
-        raise InputError(f"backend is {backend!r}; only 'auto' is supported: omit it.")
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
-    ensemble = _ensemble(problem, nets, rates)
-    if weight_decay and getattr(nets, "biased", None) is not None:
-        raise InputError(
-            "weight_decay would shrink the weights that keep the unit for later biases constant; "
-            "pass 0, or train with a loss of your own."
-        )
+    problem = with_fixed_key(problem)
+    ensemble = _ensemble(problem, network, rates, batched)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
-    with explain_loss_errors(problem, nets):
+    with explain_loss_errors(problem, network):
         before = objective.evidence(ensemble.tree(ensemble.weights))
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
-    target = np.full_like(before["risk"], -np.inf if goal is None else goal)
-    runs = None if ensemble.single else ensemble.size
-    batches = Batches.of(problem, batch_size, key, runs, steps)
-    if batches is not None and isinstance(problem, Problem):
-        objective = with_samples(objective, problem, goal is not None)
-    update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
+    update = update_of(rates, ensemble, momentum, nesterov, weight_decay, optimizer)
+    draws = _draws(problem, ensemble, update, batch_size, key)
+    objective = objective.on_draws(problem, draws, goal is not None)
+    slope = _slope(gradient_norm, draws, before["risk"])
     quantities = None
-    if record_every is not None or record is not None:  # names are checked in any case
+    if record_every is not None or record is not None:
         quantities = Quantities(problem, objective, ensemble, record)
-    measured = None if record_every is None else quantities
-    recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
-    stops = steps_to_record(record_every, steps)
-    criteria = StoppingCriteria(target, ceiling)
+        every = max(1, round(steps / RECORDS)) | 1 if record_every is None else record_every
+    recorder = Recorder(ensemble, quantities, keep_weights=keep_weights, watch=watch)
+    stops = [steps] if quantities is None else steps_to_record(every, steps)
+    target = np.full_like(before["risk"], -np.inf if goal is None else goal)
+    criteria = StoppingCriteria(target, ceiling, slope)
     stops_per_call = min(len(stops), recorder.records_per_call)
-    descent = Descent(objective, ensemble, criteria, update, stops_per_call)
+    descent = Descent(objective, ensemble, criteria, update, draws, stops_per_call)
     state = drive(descent, descent.start(), stops, recorder)
-    if record_every is not None and record_every % 2 == 0 and batches is None:
+    if record_every is not None and record_every % 2 == 0 and draws is None:
         _warn_of_alternation(descent, state, record_every)
-    close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
+    no_goal = goal is None and slope is None
+    close = CLOSE * before["gap"] if no_goal and objective.has_gap else None
     return finish(
         objective,
         recorder,
@@ -139,7 +159,7 @@ def gradient_descent(
         momentum=update.momentum,
         variant=update.variant,
         weight_decay=update.weight_decay,
-        batch_size=None if batches is None else batches.size,
+        batch_size=None if draws is None else draws.size,
     )
 
 
@@ -174,15 +194,10 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
         )
 
 
-def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
+def _ensemble(problem: Any, network: Any, rates: Rates, batched: bool | None) -> Ensemble:
     """Return the networks as a batch with a learning rate for each of them."""
-    if isinstance(problem, Problem) and not isinstance(nets, Network):
-        raise InputError(
-            f"nets is a {type(nets).__name__}; pass a deeplin.Network "
-            "(deeplin.networks.stack makes a batch of a list, deeplin.from_torch one of a PyTorch "
-            "module), or a loss of your own."
-        )
-    ensemble = Ensemble.of(nets, rates.runs)
+    check_pair(problem, network)
+    ensemble = Ensemble.of(network, rates.runs, batched=is_batch(problem, network, batched))
     if rates.runs is not None and rates.runs != ensemble.size:
         raise InputError(
             f"learning_rate holds {rates.runs} values for {ensemble.size} networks; pass one "
@@ -191,13 +206,45 @@ def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
     return ensemble
 
 
+def _draws(
+    problem: Any, ensemble: Ensemble, update: Update, batch_size: Any, key: Any
+) -> Draws | None:
+    """Return what every step draws: rows, a key for the loss, or nothing."""
+    runs = None if ensemble.single else ensemble.size
+    if batch_size is not None:
+        return minibatches_of(problem, batch_size, key, runs)
+    if isinstance(problem, RandomLoss):
+        return Draws.of_loss(key, runs)
+    if key is None:
+        return None
+    if not update.method.draws(ensemble.weights):
+        raise InputError(
+            "key is not used here: it draws mini-batches, the key of a loss(parameters, key), or "
+            "the noise of an optimizer; pass batch_size with it, or no key."
+        )
+    return Draws.of_loss(key, runs)
+
+
+def _slope(gradient_norm: Any, draws: Draws | None, risk: np.ndarray) -> np.ndarray | None:
+    """Return ‖∇R‖² at which a run stops as converged, or None without this criterion."""
+    if gradient_norm is None:
+        return None
+    if draws is not None:
+        raise InputError(
+            "gradient_norm is no criterion for steps that draw rows or noise, whose gradients do "
+            "not vanish; pass gap or loss_target."
+        )
+    return np.full_like(risk, positive_number("gradient_norm", gradient_norm) ** 2)
+
+
 def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
     """Return the value R − floor at which a run stops as converged, or None without a goal."""
     goals = []
     if gap is not None:
         if not objective.has_gap:
             raise InputError(
-                "gap is R − R_min, known for linear networks on a Problem; pass loss_target here."
+                "gap is R − R_min, known for linear networks on a Problem; pass loss_target here, "
+                "or gradient_norm."
             )
         goals.append(positive_number("gap", gap, zero_allowed=True))
     if loss_target is not None:

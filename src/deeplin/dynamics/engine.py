@@ -17,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import partial
+from functools import cache, partial, wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -25,27 +25,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 
+from deeplin.dynamics.minibatches import Draws, draw_rows, key_of_step
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
-from deeplin.dynamics.update import Method, Numbers, Update
-from deeplin.execution import compiled_in_place, map_in_threads, thread_count
+from deeplin.dynamics.optimizer import Method, Numbers, Update
+from deeplin.execution import map_in_threads, thread_count
+from deeplin.networks import batch_last
 
-NARROW = 12
-"""Widest layer for which the batch axis comes last.
-
-The choice depends on the shape of the networks alone. If it depended on the size of the batch,
-results would depend in their last digits on how runs are grouped.
-"""
 CHUNK_BYTES = 28_000
 """Size of the largest layer of a chunk, batch last. Smaller chunks have more overhead for each
 small operation; above about 32 kB XLA starts its own threads inside every operation, and the same
-program is several times slower. At width `NARROW` this is 24 networks: compiled loops over 8 or 16
+program is several times slower. At width 12 this is 24 networks: compiled loops over 8 or 16
 networks take twice as long for each."""
 VECTOR = 8
 """Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
 PIECE_SECONDS = 0.2
-"""Duration of compiled work between two checks for Ctrl-C."""
+"""Duration of a piece of compiled work; Python reacts to Ctrl-C between two pieces."""
 FIRST_WORK = 10**8
-"""Number of weight updates before the first such check."""
+"""Number of weight updates in the first piece."""
 GROWTH = 8
 """Largest ratio of the lengths of consecutive pieces of work."""
 
@@ -92,11 +88,18 @@ class StoppingCriteria(NamedTuple):
     """Converged when the value is at or below this."""
     ceiling: Float[np.ndarray, " batch"]
     """Diverged when the value is above this or not a number."""
+    slope: Float[np.ndarray, " batch"] | None = None
+    """Converged when ‖∇R‖² is at or below this; None where the gradient is no criterion."""
 
-    def check(self, value: Array, status: Array | np.ndarray) -> Array:
-        """Return the status of runs whose value is this."""
+    def check(
+        self, value: Array, status: Array | np.ndarray, squares: Array | None = None
+    ) -> Array:
+        """Return the new status of each run, given R − floor and, as a criterion, ‖∇R‖²."""
         diverged = ~(abs(value) <= self.ceiling)  # overflow may come out as −∞
-        found = jnp.where(value <= self.target, Status.CONVERGED, Status.RUNNING)
+        reached = value <= self.target
+        if squares is not None:
+            reached = reached | (squares <= self.slope)  # pyright: ignore[reportOperatorIssue]
+        found = jnp.where(reached, Status.CONVERGED, Status.RUNNING)
         found = jnp.where(diverged, Status.DIVERGED, found)
         return jnp.where(status == Status.RUNNING, found, status).astype(jnp.int32)
 
@@ -116,11 +119,41 @@ class Stepper(ABC):
 
     @abstractmethod
     def advance(self, state: State, stops: Sequence[Any]) -> tuple[State, Visited]:
-        """Advance the runs through the stops, or until the next check for interrupts is due."""
+        """Advance the runs through the stops, or by one piece of work."""
 
     def clock(self, state: State) -> Real[np.ndarray, " batch"]:
         """Return the step or time each run has reached; here steps."""
         return np.asarray(state.steps)
+
+
+IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
+"""XLA option for loops to write the new state in place instead of copying the old one first. On a
+CPU these copies take a fifth of the time of a step, and XLA distributes them over several threads,
+which costs as much as the step itself."""
+
+
+@cache
+def _in_place() -> dict[str, bool] | None:
+    """Return the option, or None where this version of XLA has none of that name."""
+    try:
+        jax.jit(lambda x: x, compiler_options=IN_PLACE)(0.0)
+    except jax.errors.JaxRuntimeError:
+        return None
+    return IN_PLACE
+
+
+def compiled_in_place(function: Callable, **options: Any) -> Callable:
+    """Return `jax.jit(function)` for a program whose time is spent in loops over small arrays."""
+
+    @cache
+    def program() -> Any:
+        return jax.jit(function, compiler_options=_in_place(), **options)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return program()(*arguments)
+
+    return call
 
 
 # --- one compiled program for a chunk ---------------------------------------------------------
@@ -135,8 +168,8 @@ class _Chunk(NamedTuple):
     rates: Any
     limit: Any
     """The step at which the run stops."""
-    rows: Any
-    """Rows of its mini-batches from step `origin` on, or None."""
+    key: Any
+    """Two words that determine its mini-batches or its noise, or None."""
 
 
 class _Kind(NamedTuple):
@@ -147,6 +180,10 @@ class _Kind(NamedTuple):
     batch_last: bool
     scaled: bool = False
     """Whether one learning rate of all layers multiplies ∇R(Θ) rather than each gradient."""
+    rows: tuple[int, int] | None = None
+    """Number of samples, and of rows in each mini-batch; None for all rows."""
+    random: bool = False
+    """Whether the loss takes the key of the step in place of the rows of a mini-batch."""
 
 
 class _Shared(NamedTuple):
@@ -154,8 +191,6 @@ class _Shared(NamedTuple):
 
     data: Any
     numbers: Numbers
-    origin: Any
-    """The step of the first mini-batch in `rows`."""
 
 
 @partial(compiled_in_place, static_argnums=0)
@@ -171,15 +206,31 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
     def mapped(function: Callable) -> Callable:
         return function if kind.batch_last else jax.vmap(function)
 
+    def minibatch(key, clock) -> Array | None:
+        """Return the rows of a mini-batch, or the key of a step for a loss that takes one."""
+        if kind.random:
+            return key_of_step(key, clock)
+        if kind.rows is None:
+            return None
+        draw = partial(draw_rows, step=clock, samples=kind.rows[0], size=kind.rows[1])
+        return jax.vmap(draw, 1, 1)(key) if kind.batch_last else draw(key)
+
+    def squares(member: _Chunk, gradient) -> Array | None:
+        """Return ‖∇R‖² of each network, where it is a criterion."""
+        if member.criteria.slope is None:
+            return None
+        axes = [tuple(range(g.ndim - kind.batch_last)) for g in gradient]
+        return sum(jnp.sum(g**2, axis) for g, axis in zip(gradient, axes, strict=True))  # pyright: ignore
+
     def step(clock, member: _Chunk) -> State:
         state, fixed = member.state, member.fixed
-        rows = None if member.rows is None else member.rows[clock - shared.origin]
+        rows = minibatch(member.key, clock)
         rates: Any = member.rates
         if shared.numbers.schedule is not None:
             rates = rates * shared.numbers.schedule[clock]
         scale = (rates[0],) if kind.scaled else ()
         value, gradient = kind.gradient(shared.data, state.weights, fixed, rows, *scale)
-        status = member.criteria.check(value, state.status)
+        status = member.criteria.check(value, state.status, squares(member, gradient))
         moving = (status == Status.RUNNING) & (clock < member.limit)
 
         def risk(weights) -> Array:
@@ -194,8 +245,12 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
 
     def check(member: _Chunk) -> tuple[State, Array]:
         state = member.state
-        value = kind.gradient.value(shared.data, state.weights, member.fixed)
-        status: Any = member.criteria.check(value, state.status)
+        if member.criteria.slope is None:
+            value, size = kind.gradient.value(shared.data, state.weights, member.fixed), None
+        else:
+            value, gradient = kind.gradient(shared.data, state.weights, member.fixed)
+            size = squares(member, gradient)
+        status: Any = member.criteria.check(value, state.status, size)
         return state._replace(status=status), value
 
     def to_stop(carry, stop):
@@ -234,26 +289,31 @@ class Descent(Stepper):
         ensemble: Ensemble,
         criteria: StoppingCriteria,
         update: Update,
+        draws: Draws | None = None,
         stops: int = 1,
     ):
         """`stops` is the largest number of stops passed to `advance`, for which programs are
         compiled."""
-        self.ensemble, self.criteria, self.update = ensemble, criteria, update
+        self.objective, self.ensemble = objective, ensemble
+        self.criteria, self.update = criteria, update
         self.data, self.slots = objective.data, 1 << (stops - 1).bit_length()
-        narrow = objective.batch_last is not None and ensemble.widest <= NARROW
+        narrow = objective.batch_last is not None and ensemble.widest <= batch_last.NARROW
         narrow = narrow and update.method.optimizer is None
         gradient = objective.batch_last if narrow else objective.gradient
-        scaled = narrow and update.has_one_rate
-        self.kind = _Kind(gradient, update.method, narrow, scaled)  # pyright: ignore
+        scaled = narrow and update.has_one_rate and criteria.slope is None
+        self.keys = None if draws is None else draws.keys
+        rows = None if draws is None or draws.size is None else (draws.samples, draws.size)
+        random = getattr(gradient, "random", False)
+        self.kind = _Kind(gradient, update.method, narrow, scaled, rows, random)  # pyright: ignore
         self.numbers = update.numbers(ensemble.weights[0].dtype)
-        most = None if update.batches is None else update.batches.ahead
-        self.pace = Pace(ensemble.numbers * objective.work, most)
+        self.pace = Pace(ensemble.numbers * objective.work)
         self.size = self._chunk_size()
 
     def start(self) -> State:
         """Return the state before the first step."""
         weights = self.ensemble.weights
-        return State.start(weights, self.update.method.begin(weights, self.update.momentum))
+        method, momentum = self.update.method, self.update.momentum
+        return State.start(weights, method.begin(weights, momentum, self.keys))
 
     def advance(self, state: State, stops: Sequence[int]) -> tuple[State, Visited]:
         """Advance the runs through the stops, or by the steps of one piece of work.
@@ -272,9 +332,10 @@ class Descent(Stepper):
         diverged = (after.status == Status.DIVERGED) & state.running
         if diverged.any():
             limit = np.where(diverged, after.steps - 1, clock).astype(np.int32)
-            nothing = np.full_like(self.criteria.target, np.inf)
-            unchecked = StoppingCriteria(-nothing, nothing)
-            again = self._take(state, unchecked, limit, clock, targets)[1]
+            nothing, slope = np.full_like(self.criteria.target, np.inf), self.criteria.slope
+            unchecked = StoppingCriteria(-nothing, nothing, None if slope is None else -nothing)
+            until = np.minimum(targets, limit.max())  # nothing moves after that
+            again = self._take(state, unchecked, limit, clock, until)[1]
             visited = jax.tree.map(partial(_replaced, diverged), visited, again)
         weights, values = visited
         # A view of the last of many stops would keep all others in memory.
@@ -284,10 +345,9 @@ class Descent(Stepper):
 
     def _take(self, state, criteria, limit, clock: int, stops) -> tuple[State, Any]:
         """Run the program on all chunks and join the results in NumPy."""
-        batches = self.update.batches
-        rows = None if batches is None else batches.rows(clock, batches.ahead)
-        whole = _Chunk(state, self.ensemble.fixed, criteria, self.update.learning_rate, limit, rows)
-        shared = _Shared(self.data, self.numbers, np.int32(clock))
+        rates = self.update.learning_rate
+        whole = _Chunk(state, self.ensemble.fixed, criteria, rates, limit, self.keys)
+        shared = _Shared(self.data, self.numbers)
         batch, size = self.ensemble.size, self.size
 
         def run(first: int) -> Any:
@@ -298,7 +358,7 @@ class Descent(Stepper):
             found = _program(self.kind, shared, chunk, np.int32(clock), stops)
             return jax.device_get(found)
 
-        parts = map_in_threads(run, range(0, batch, size))
+        parts = [run(0)] if batch <= size else map_in_threads(run, range(0, batch, size))
         if len(parts) > 1:
             ends, visited = zip(*parts, strict=True)
             ends = jax.tree.map(lambda *a: np.concatenate(a), *ends)
@@ -311,9 +371,12 @@ class Descent(Stepper):
 
     def _chunk_size(self) -> int:
         """Return the size of chunks whose number is that of the threads, or a multiple."""
-        batch, threads = self.ensemble.size, thread_count()
+        batch = self.ensemble.size
         if not self.ensemble.on_cpu:
             return batch
+        if self.kind.batch_last and batch <= VECTOR:
+            return VECTOR
+        threads = thread_count()
         if not self.kind.batch_last:
             return -(-batch // min(batch, threads))
         layer = max(weight[0].nbytes for weight in self.ensemble.weights)
@@ -332,11 +395,11 @@ def _replaced(runs: np.ndarray, visited: np.ndarray, others: np.ndarray) -> np.n
 
 
 class Pace:
-    """Number of steps before the next check for Ctrl-C, about `PIECE_SECONDS` of work."""
+    """Number of steps in a piece of compiled work, which lasts about `PIECE_SECONDS`."""
 
-    def __init__(self, work: int, most: int | None = None):
-        """`work` is about the number of weights a step updates, `most` a limit on the steps."""
-        self.piece, self.most = max(1, FIRST_WORK // max(1, work)), most
+    def __init__(self, work: int):
+        """`work` is about the number of weights a step updates."""
+        self.piece = max(1, FIRST_WORK // max(1, work))
         self.began: float | None = None
 
     def next(self, clock: int, until: int) -> int:
@@ -345,8 +408,6 @@ class Pace:
         if self.began is not None:
             longer = PIECE_SECONDS / max(now - self.began, PIECE_SECONDS / GROWTH)
             self.piece = max(self.piece, int(self.piece * longer))
-        if self.most is not None:
-            self.piece = min(self.piece, self.most)
         whole = until - clock >= self.piece
         self.began = now if whole else None
         return clock + self.piece if whole else until

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from deeplin.dynamics.engine import State, Status, Stepper, Visited
-from deeplin.dynamics.flow_limit import (
+from deeplin.dynamics.integration import (
     EXPLICIT,
     HIGH_ORDER,
     HORIZON,
@@ -21,20 +21,24 @@ from deeplin.dynamics.flow_limit import (
     Solver,
     integrate,
 )
-from deeplin.dynamics.objective import Ensemble, Objective, objective_of
+from deeplin.dynamics.objective import (
+    Ensemble,
+    Objective,
+    RandomLoss,
+    is_batch,
+    objective_of,
+    with_fixed_key,
+)
 from deeplin.dynamics.quantities import Quantities
 from deeplin.dynamics.run import CLOSE, Recorder, Run, drive, finish
 from deeplin.errors import (
     InputError,
     finite_array,
     positive_number,
-    require_float64,
-    validated,
     whole_number,
 )
-from deeplin.execution import check_interrupt, interruptible
 from deeplin.hessian import sharpness
-from deeplin.networks import Loss, Network, explain_loss_errors
+from deeplin.networks import Loss, check_pair, explain_loss_errors, in_float64
 from deeplin.networks.products import drift
 from deeplin.problems import Problem
 
@@ -52,6 +56,8 @@ TOLERANCE_FACTOR = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
 """Factors of the tolerances. The high-order pair continues from the more accurate of its two
 results and estimates the error of the other: with 100 times the tolerance its true error is still
 below that of the pair of order 5 (tests/dynamics/test_flow.py)."""
+RECORDS, GROWTH = 200, 1.25
+"""Intervals between records, or ratio of their times, where nobody stated the times."""
 OPENING_GRADIENTS = 3
 """Number of gradients at the start of a call: the first stage, and two to choose the first step."""
 
@@ -67,13 +73,31 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Gap:
-    """`until=Gap(1e-12)`: until R − R_min is at most this."""
+    """`until=Gap(1e-12)`: until R is at most this above the smallest risk that is in reach."""
 
     value: float
 
 
-@validated
-@interruptible
+@dataclass(frozen=True)
+class GradientNorm:
+    """`until=GradientNorm(1e-8)`: until ‖∇R‖ is at most this."""
+
+    value: float
+
+
+class Goal(NamedTuple):
+    """Where a flow ends: at a time, a gap or a gradient norm; the unused ones are out of reach."""
+
+    time: float = HORIZON
+    gap: float = -np.inf
+    slope: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The goal of the integration besides the time."""
+        return self.gap if self.slope is None else self.slope
+
+
 def gradient_flow(
     problem: Problem | Loss,
     network: Any,
@@ -81,6 +105,7 @@ def gradient_flow(
     *,
     time: float | None = None,
     gap: float | None = None,
+    gradient_norm: float | None = None,
     record_every: float | None = None,
     at: Iterable[float] | None = None,
     record: Iterable[Any] | None = None,
@@ -89,76 +114,87 @@ def gradient_flow(
     atol: float = 1e-10,
     solver: str = "auto",
     max_steps: int = 50_000,
+    batched: bool | None = None,
 ) -> Run:
     """Integrate the gradient flow dW/dt = −∇R(W) of a network or a batch (FM-grad, FM-L1).
 
-    Arguments:
+    Args:
+        problem: A `Problem`, or any differentiable `loss(parameters)` that returns a scalar.
+        network: A network or a batch; with a loss of your own any pytree or a batch of them, whose
+            floating arrays move, in float64.
+        until: A number is a time; `Gap(1e-12)` is a distance of R from the smallest risk that the
+            hidden widths allow (linear networks, X-34); `GradientNorm(1e-8)` is a value of ‖∇R‖.
+        time: The same as a number; pass one of the four.
+        gap: The same as `Gap`.
+        gradient_norm: The same as `GradientNorm`.
+        record_every: Time between records. Steps end exactly at these times, without interpolation.
+        at: Times to record at.
+        record: Which quantities: those of descent, with `time` in place of `step`. Without
+            `record_every` and `at` there are 201 evenly spaced records up to a time, or, up to a
+            gap or a gradient norm, records at times that grow by a quarter.
+        keep_weights: Whether `run.trajectory` keeps the weights at each record.
+        rtol: Relative local error allowed in each step.
+        atol: The same, absolute.
+        solver: `"explicit"` (Tsitouras 5(4)), `"implicit"` (Kværnø 5(4), for stiff ends of
+            training), `"auto"` (explicit, then implicit once stability alone limits the steps), or
+            `"high-order"` (Dormand–Prince 8(7) until the gap has shrunk 10⁴ times, then Tsitouras
+            5(4)): the fewest gradients, at the cost of compiling two solvers.
+        max_steps: Maximum number of steps, including rejected ones.
+        batched: Whether parameters of your own are a batch of pytrees, as for `gradient_descent`.
 
-    - `problem`, `network`: a `Problem` and a network (or a batch); or any differentiable
-      `loss(parameters) -> scalar` and any pytree, whose floating arrays move.
-    - `until`: a number is a time; `Gap(1e-12)` is a gap R − R_min (linear networks). `time=` and
-      `gap=` are the same by name; pass one of the three.
-    - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly at these
-      times, without interpolation. The quantities are those of descent, with `time` in place of
-      `step`.
-    - `record`, `keep_weights`: which quantities, and whether `run.trajectory` keeps the weights.
-    - `rtol`, `atol`: local error allowed in each step, relative and absolute.
-    - `solver`: `"explicit"` (Tsitouras 5(4)), `"implicit"` (Kværnø 5(4), for stiff ends of
-      training), `"auto"` (explicit, then implicit once stability alone limits the steps), or
-      `"high-order"` (Dormand–Prince 8(7) until the gap has shrunk 10⁴ times, then Tsitouras 5(4)):
-      the fewest gradients, at the cost of compiling two solvers.
-    - `max_steps`: maximum number of steps, including rejected ones.
-
-    The run's evidence: `gap` (or `risk`) at the end, `time`, `evaluations` of the gradient (for
-    implicit steps an upper bound), `rejected` steps, `drift` and `relative_drift` of the conserved
-    matrices of FM-L1 (networks), and a `message` with advice if the goal was not reached (status
-    `stopped`). A run to a time is `converged` if it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
+    Returns:
+        A `Run`. Its evidence: `gap` (or `risk`) at the end, `time`, `evaluations` of the gradient
+        (for implicit steps an upper bound), `rejected` steps, `drift` and `relative_drift` of the
+        conserved matrices of FM-L1 (networks), and a `message` with advice if the goal was not
+        reached (status `stopped`). A run to a time is `converged` if its gap ends at most 1e-8 of
+        where it began.
 
     ```python
     import deeplin as dl, jax, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
-    run = dl.gradient_flow(problem, net, until=dl.Gap(1e-6))
+    network = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    run = dl.gradient_flow(problem, network, until=dl.Gap(1e-6))
     run.evidence["time"], run.evidence["evaluations"], run.evidence["drift"]
     ```
     """
-    if isinstance(problem, Problem) and not isinstance(network, Network):
-        raise InputError(
-            f"network is a {type(network).__name__}; pass a deeplin.Network "
-            "(deeplin.from_torch makes one of a PyTorch module)."
-        )
-    ensemble = Ensemble.of(network)
-    require_float64("gradient flow", ensemble.weights)
+    check_pair(problem, network)
+    if isinstance(with_fixed_key(problem), RandomLoss):
+        raise InputError("a flow has no steps that draw a key; pass a loss(parameters).")
+    batch = is_batch(problem, network, batched)
+    ensemble = Ensemble.of(in_float64(network), batched=batch)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, network):
         abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # it must be a number
-    end, goal = _until(until, time, gap, objective)
-    stops = _stops(record_every, at, end)
+    goal = _goal(until, time, gap, gradient_norm, objective)
+    stops = _stops(record_every, at, goal.time)
     if solver not in SOLVERS:
         raise InputError(f"solver is {solver!r}; pass one of {', '.join(SOLVERS)}.")
     tolerances = (positive_number("rtol", rtol), positive_number("atol", atol, zero_allowed=True))
     limit = whole_number("max_steps", max_steps)
-    measured = Quantities(problem, objective, ensemble, record)
-    measured = None if record_every is None and at is None else measured
-    recorder = Recorder(ensemble, measured, keep_weights=keep_weights, unit="time")
-    flow = FlowStepper(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
+    quantities = None
+    if not (record is None and record_every is None and at is None):
+        quantities = Quantities(problem, objective, ensemble, record)
+    if quantities is not None and record_every is None and at is None:
+        stops = _usual_stops(goal, problem, ensemble)
+    recorder = Recorder(ensemble, quantities, keep_weights=keep_weights, unit="time")
+    method = Solver(solver, *tolerances, limit, goal.slope is not None)
+    flow = FlowStepper(problem, objective, ensemble, goal, method)
     state = drive(flow, flow.start(), stops, recorder)
-    return _finish(flow, recorder, state, end)
+    return _finish(flow, recorder, state)
 
 
 class FlowStepper(Stepper):
     """Gradient flow of a batch as a `Stepper`, with its current solver."""
 
-    def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):
+    def __init__(self, problem, objective, ensemble: Ensemble, goal: Goal, solver: Solver):
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         self.goal, self.limit = goal, solver.limit
         self.may_switch = solver.method == "auto"
         self.near = None
         if solver.method == "high-order":
-            self.near = np.maximum(
-                NEARLY_LINEAR * _gaps(objective, ensemble, ensemble.weights), goal
-            )
+            gaps = _gaps(objective, ensemble, ensemble.weights)
+            self.near = np.maximum(NEARLY_LINEAR * gaps, goal.gap)
         method = IMPLICIT if solver.method == "implicit" else EXPLICIT
         self.solver = solver._replace(method=method)
 
@@ -178,7 +214,6 @@ class FlowStepper(Stepper):
         for stop in stops:
             while True:  # at least once: the goal is checked here
                 state = self._towards(state, stop)
-                check_interrupt()
                 if not np.any(state.running & (self.clock(state) < stop)):
                     break
             visited.append(tuple(map(np.asarray, state.weights)))
@@ -193,7 +228,7 @@ class FlowStepper(Stepper):
             gaps = _gaps(self.objective, self.ensemble, state.weights)
             if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
                 return self._far(state, until)
-        after = self._move(self.solver, state, until, self.goal)
+        after = self._move(self.solver, state, until, self.goal.value)
         if self.may_switch and self._stiff(state, after):
             self.solver = self.solver._replace(method=IMPLICIT)
             self.may_switch = False
@@ -202,15 +237,16 @@ class FlowStepper(Stepper):
     def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
         """Advance each run towards the time `until`, stopping at its goal, and count the work."""
         rtol, atol = (TOLERANCE_FACTOR[solver.method] * item for item in (solver.rtol, solver.atol))
-        goals = np.broadcast_to(goal, state.steps.shape)
-        nothing = np.zeros_like(state.steps)
-        flows = Flows(state.weights, state.memory.time, nothing, nothing, state.status)
+        goals = np.broadcast_to(np.asarray(goal, float), state.steps.shape)
+        nothing = np.zeros(len(state.steps), np.int32)  # a program for each type is compiled
+        status = np.asarray(state.status, np.int32)
+        flows = Flows(state.weights, state.memory.time, nothing, nothing, status)
         rule, data, fixed = self.objective.gradient, self.objective.data, self.ensemble.fixed
         each = STAGES[solver.method]
         if solver.method == IMPLICIT:
             # A step forms the Hessian by one product for each parameter, and iterates its stages.
             each = each * NEWTON_ITERATIONS + self.ensemble.numbers // self.ensemble.size
-        piece = Solver(solver.method, rtol, atol, CHUNK)
+        piece = Solver(solver.method, rtol, atol, CHUNK, solver.slope)
         found = integrate(rule, data, piece, flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken
         evaluations = np.where(found.taken > 0, OPENING_GRADIENTS + each * found.taken, 0)
@@ -223,10 +259,10 @@ class FlowStepper(Stepper):
 
     def _far(self, state: State, until: float) -> State:
         """Integrate with the high-order pair each run that is not yet near its end."""
-        solver = self.solver._replace(method=HIGH_ORDER)
+        solver = self.solver._replace(method=HIGH_ORDER, slope=False)
         after = self._move(solver, state, until, self.near)
         gaps = _gaps(self.objective, self.ensemble, after.weights)
-        early = (after.status == Status.CONVERGED) & (gaps > self.goal)
+        early = (after.status == Status.CONVERGED) & (gaps > self.goal.gap)
         return after._replace(status=np.where(early, Status.RUNNING, after.status))
 
     def _stiff(self, before: State, after: State) -> bool:
@@ -251,25 +287,43 @@ def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarra
     return objective.values(ensemble.tree(weights))
 
 
-def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
-    """Return the time and the gap at which to stop; the unused one is out of reach."""
-    if isinstance(until, dict) and set(until) in ({"time"}, {"gap"}):
-        until = Gap(until["gap"]) if "gap" in until else until["time"]
-    given = [item for item in (until, time, gap) if item is not None]
+def _goal(until: Any, time: Any, gap: Any, slope: Any, objective: Objective) -> Goal:
+    """Return where the flow ends."""
+    given = [item for item in (until, time, gap, slope) if item is not None]
     if len(given) != 1:
         raise InputError(
-            f"received {len(given)} of until, time and gap; pass exactly one, for example "
-            "until=10.0 (a time) or gap=1e-12."
+            f"received {len(given)} of until, time, gap and gradient_norm; pass exactly one, for "
+            "example until=10.0 (a time) or gap=1e-12."
         )
     if isinstance(until, Gap):
         gap = until.value
+    if isinstance(until, GradientNorm):
+        slope = until.value
+    if slope is not None:
+        return Goal(slope=positive_number("gradient_norm", slope))
     if gap is None:
-        return positive_number("the time to flow", given[0]), -np.inf
+        return Goal(time=positive_number("the time to flow", given[0]))
     if not objective.has_gap:
         raise InputError(
-            "a gap is R − R_min, known for linear networks on a Problem; pass a time here."
+            "a gap is R − R_min, known for linear networks on a Problem; pass a time or "
+            "gradient_norm here."
         )
-    return HORIZON, positive_number("gap", gap)
+    return Goal(gap=positive_number("gap", gap))
+
+
+def _usual_stops(goal: Goal, problem: Any, ensemble: Ensemble) -> Iterator[float]:
+    """Yield the times of records that nobody stated, and the end."""
+    if goal.time < HORIZON:
+        return iter(np.linspace(0, goal.time, RECORDS + 1).tolist())
+    found = sharpness(problem, ensemble.result(ensemble.weights), tolerance=1e-2)
+    times = growing_times(float(np.max(found.value)))
+    return chain(takewhile(lambda time: time < goal.time, times), [goal.time])
+
+
+def growing_times(curvature: float) -> Iterator[float]:
+    """Yield 0 and times from 0.01/λ_max on, each 1.25 times the one before."""
+    first = 0.01 / curvature if curvature > 0 else 1.0
+    return chain([0.0], (first * GROWTH**k for k in count()))
 
 
 def _stops(every, at, end: float) -> Iterator[float]:
@@ -290,11 +344,12 @@ def _stops(every, at, end: float) -> Iterator[float]:
     return iter([*times.tolist(), *([end] if times[-1] < end else [])])
 
 
-def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> Run:
+def _finish(flow: FlowStepper, recorder: Recorder, state: State) -> Run:
     """Return the run with its evidence."""
+    end = flow.goal.time
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.status == Status.CONVERGED if end == HORIZON else flow.clock(state) >= end
-    messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
+    messages = ["" if ok else _message(flow, state, run) for run, ok in enumerate(arrived)]
     evidence = {
         "time": state.memory.time,
         "evaluations": state.memory.evaluations,
@@ -302,9 +357,10 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
         "message": np.array(messages),
     }
     if ensemble.layout.network:
-        weights, initial = (list(map(np.asarray, w)) for w in (state.weights, ensemble.weights))
+        network, initial = (ensemble.tree(w) for w in (state.weights, ensemble.weights))
         with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may overflow
-            moved = drift(weights, initial)
+            moved = drift(network, initial)
+            weights = map(np.asarray, network.weights)
             size = np.max([np.sum(weight**2, axis=(-2, -1)) for weight in weights], axis=0)
         evidence |= {"drift": moved, "relative_drift": moved / np.where(size > 0, size, 1)}
     close = None
@@ -315,16 +371,21 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
     return finish(objective, recorder, state, close, evidence, dynamics="flow")
 
 
-def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
+def _message(flow: FlowStepper, state: State, index: int) -> str:
     """Return advice for a run that did not reach its goal."""
+    end = flow.goal.time
     time, steps = state.memory.time[index], state.steps[index]
     where = f"stopped at time {time:.6g} after {steps} steps"
     if state.status[index] == Status.EXHAUSTED and steps < flow.limit:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
-    if end == HORIZON and time >= HORIZON:
+    if time >= HORIZON:
         return f"{where}: the gradient has vanished away from a minimizer; start elsewhere."
     implicit = flow.solver.method == IMPLICIT
-    goal = f"a gap of {flow.goal:g}" if end == HORIZON else f"the time {end:g}"
+    goal = f"the time {end:g}" if end < HORIZON else f"a gap of {flow.goal.gap:g}"
+    if flow.goal.slope is not None:
+        goal = f"a gradient norm of {flow.goal.slope:g}"
+    elif end == HORIZON and (narrow := flow.objective.bottleneck) is not None:
+        goal += f" to the smallest risk of hidden layers of width {narrow.rank}"
     stiff = "" if implicit else " if the end is stiff pass solver='implicit';"
     return (
         f"{where} ({'implicit' if implicit else 'explicit'}), before {goal}: raise max_steps (now "

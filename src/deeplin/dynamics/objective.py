@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from deeplin.dynamics.minibatches import Draws
 from deeplin.errors import InputError
 from deeplin.networks import (
     Layout,
@@ -21,13 +23,13 @@ from deeplin.networks import (
     batch_last,
     gap_and_gradient,
     linear_risk,
-    products,
     risk_and_data,
 )
+from deeplin.networks.network import affine_columns, as_seen
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinear
-from deeplin.problems.generalized_linear import Objective as RiskOfProduct
-from deeplin.problems.problem import LeastSquares
+from deeplin.problems.linear_maps import as_columns
+from deeplin.problems.problem import LeastSquares, Risk
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
@@ -60,7 +62,9 @@ class Objective(NamedTuple):
     """A risk R with its gradient.
 
     For a linear network on a problem the value is the gap R − R_min, taken about the optimum so
-    that it stays accurate down to rounding; otherwise it is the risk itself and the floor is 0.
+    that it stays accurate down to rounding; otherwise it is the risk itself and the floor is 0. A
+    hidden layer narrower than the rank of Θ* cannot reach R_min: the floor is then the smallest
+    risk of its rank (X-34).
     """
 
     gradient: Gradient
@@ -69,22 +73,27 @@ class Objective(NamedTuple):
     layout: Layout
     """How weights and fixed arrays form a network, or another trained pytree."""
     floor: float = 0.0
-    """R_min, a lower bound of the risk, where `has_gap`; else 0."""
+    """The smallest risk that the network can reach, where `has_gap`; else 0."""
     has_gap: bool = False
-    """Whether R − R_min is meaningful: a linear network on a problem."""
+    """Whether R − floor is meaningful: a linear network on a problem."""
     zero_risk: float | None = None
     """R of the zero map, where it is known."""
     optimum: Float[np.ndarray, "d q"] | None = None
-    """Θ* of a linear network on a problem, where there is one."""
+    """A product of the smallest risk that a linear network can reach, where there is one."""
+    bottleneck: Bottleneck | None = None
+    """Where hidden layers are too narrow for Θ*: what they can reach instead (X-34)."""
     batch_last: Gradient | None = None
     """Value and gradient of many networks with the batch axis last, if available."""
     work: int = 1
     """Number of uses of each weight in a step: the number of samples, unless moments suffice."""
 
+    biased: bool = False
+    """Whether the linear network has biases, so that the data have a constant input."""
+
     @property
     def is_least_squares(self) -> bool:
-        """Whether it is the squared loss of a linear network."""
-        return self.has_gap and isinstance(self.data.risk, LeastSquares)
+        """Whether it is the squared loss of a linear network without biases."""
+        return self.has_gap and not self.biased and isinstance(self.data.risk, LeastSquares)
 
     def values(self, trees: PyTree) -> np.ndarray:
         """Return R − floor of trees with a batch axis; linear networks may have any leading axes.
@@ -94,9 +103,38 @@ class Objective(NamedTuple):
         if not self.has_gap:
             return np.asarray(_values(self.gradient, self.data, *self.layout.split(trees)))
         with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
-            theta = products.product(trees.weights, trees.readout)
-            risk = jax.tree.map(np.asarray, self.data.risk)
-            return risk.value_and_gradient(np.asarray(theta))[0]
+            theta = affine_columns(jax.tree.map(np.asarray, trees))
+            return self._on_host.value_and_gradient(theta)[0]
+
+    @property
+    def _on_host(self) -> LinearData:
+        """The data of a linear network in NumPy, for any leading axes of Θ."""
+        return jax.tree.map(np.asarray, self.data._replace(samples=None))
+
+    def gradient_norms(self, trees: PyTree) -> np.ndarray:
+        """Return ‖∇R‖ of trees with axes of records and runs."""
+        weights, fixed = self.layout.split(trees)
+        if not self.has_gap:
+            return np.asarray(_norms(self.gradient, self.data, weights, fixed))
+        with np.errstate(over="ignore", invalid="ignore"):
+            network = jax.tree.map(np.asarray, trees)
+            slopes = gap_and_gradient(self._on_host, network)[1]
+            axes = network.weights[0].shape[:-2]
+            return np.sqrt(sum(np.sum(slope.reshape(*axes, -1) ** 2, axis=-1) for slope in slopes))
+
+    def on_draws(self, problem: Any, draws: Draws | None, has_target: bool) -> Objective:
+        """Return the same objective for steps that draw rows or keys."""
+        if draws is None or (draws.size is None and not isinstance(problem, RandomLoss)):
+            return self
+        if not self.has_gap:
+            assert isinstance(self.gradient, Autodiff)
+            return self._replace(gradient=replace(self.gradient, whole=has_target))
+        floor = self.data.risk.minimal_risk
+        problem = problem.with_constant if self.biased else problem  # pyright: ignore
+        rows = problem.require_data("descent on mini-batches")
+        inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
+        samples = GeneralizedLinear(inputs, targets, None, floor, problem.convex_loss)
+        return self._replace(data=self.data._replace(samples=samples))
 
     def evidence(self, trees: PyTree, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Return the risk, and the gap where it is defined, of trees with a batch axis.
@@ -113,6 +151,125 @@ def _values(gradient: Gradient, data: Any, weights: Weights, fixed: tuple) -> Ar
     return jax.vmap(partial(gradient.value, data))(weights, fixed)
 
 
+@partial(jax.jit, static_argnums=0)
+def _norms(gradient: Gradient, data: Any, weights: Weights, fixed: tuple) -> Array:
+    def one(weights: Weights, fixed: tuple) -> Array:
+        slopes = gradient(data, weights, fixed)[1]
+        return jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))
+
+    return jax.vmap(jax.vmap(one))(weights, fixed)
+
+
+class Bottleneck(NamedTuple):
+    """Hidden layers that are narrower than the rank of Θ*."""
+
+    rank: int
+    """r, their smallest width."""
+    excess: float
+    """The smallest risk of a product of rank r, minus R_min."""
+    product: Float[np.ndarray, "d q"]
+    """A product of rank r with that risk."""
+
+
+def bottleneck_of(problem: Problem, network: Network) -> Bottleneck | None:
+    """Return what the hidden layers can reach, or None where they can reach R_min (X-34)."""
+    hidden = network.widths[1:-1]
+    if network.outputs == 1 or not hidden or min(hidden) >= min(problem.dimension, problem.outputs):
+        return None
+    if not problem.has_minimizer:
+        return None
+    if network.biases is not None and network.biases[-1] is not None and problem.loss == "squared":
+        return _bottleneck_beside_offset(problem, min(hidden))
+    best = problem.best_of_rank(min(hidden))
+    if best.excess <= 0:
+        return None
+    return Bottleneck(min(hidden), best.excess, as_columns(best.product, problem.outputs))
+
+
+def _bottleneck_beside_offset(problem: Problem, rank: int) -> Bottleneck | None:
+    """Return the same where the last bias is free: reduced-rank regression of centered data.
+
+    `problem` has the constant as its last input.
+    """
+    sigma, cross = problem.covariance, problem.cross_columns
+    mean, offset = sigma[:-1, -1], cross[-1]
+    moments = np.atleast_2d(problem.target_second_moments) - np.outer(offset, offset)
+    centered = Problem.from_moments(
+        sigma[:-1, :-1] - np.outer(mean, mean),
+        cross[:-1] - np.outer(mean, offset),
+        moments,
+        problem.samples,
+    )
+    best = centered.best_of_rank(rank)
+    if best.excess <= 0:
+        return None
+    columns = as_columns(best.product, problem.outputs)
+    return Bottleneck(rank, best.excess, np.vstack([columns, offset - mean @ columns]))
+
+
+@dataclass(frozen=True)
+class RandomLoss:
+    """A user-defined `loss(parameters, key)`, at one fixed key where no step gives its own."""
+
+    loss: Callable[[PyTree, Array], Array]
+
+    def __call__(self, tree: PyTree, key: Array | None = None) -> Array:
+        """Return the loss."""
+        return self.loss(tree, jax.random.key(0) if key is None else key)
+
+
+def with_fixed_key(problem: Any) -> Any:
+    """Return a loss that requires (parameters, key) as a `RandomLoss`, anything else as it is."""
+    if isinstance(problem, Problem) or not callable(problem):
+        return problem
+    try:
+        taken = inspect.signature(problem).parameters.values()
+    except (TypeError, ValueError):  # a function written in C
+        return problem
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in taken if p.kind in kinds and p.default is p.empty]
+    return RandomLoss(problem) if len(required) == 2 else problem  # pyright: ignore[reportArgumentType]
+
+
+def is_batch(loss: Any, tree: PyTree, wanted: bool | None = None) -> bool:
+    """Return whether a user-defined loss takes each entry of the leading axis of this pytree.
+
+    Unless the caller says so, that is if it takes no whole tree, but one entry after the other.
+    """
+    if isinstance(loss, Problem) or isinstance(tree, Network):
+        if wanted is not None and wanted != (getattr(tree, "batch", None) is not None):
+            raise InputError(
+                f"batched is {wanted}; a Network is a batch if its weights have a leading batch "
+                "axis, so leave it out."
+            )
+        return False
+    arrays, rest = eqx.partition(tree, _is_array)
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(arrays)}
+    common = len(lengths) == 1 and None not in lengths
+    if wanted and not common:
+        raise InputError(
+            "batched=True needs arrays with one common leading axis, as jax.vmap makes them; "
+            f"these have the leading lengths {sorted(map(str, lengths))}."
+        )
+    if wanted is not None or not common:
+        return bool(wanted)
+
+    def returned(function: Callable, *arguments: Any) -> tuple[int, ...] | None:
+        try:
+            return jax.eval_shape(function, *arguments).shape
+        except Exception:  # a user-defined function may raise anything
+            return None
+
+    def one(arrays: PyTree) -> Array:
+        return loss(eqx.combine(arrays, rest))
+
+    return returned(one, arrays) != () and returned(jax.vmap(one), arrays) == tuple(lengths)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) or eqx.is_array(leaf)
+
+
 @dataclass(frozen=True)
 class Autodiff:
     """Value and gradient of any risk by reverse-mode differentiation."""
@@ -122,11 +279,18 @@ class Autodiff:
     layout: Layout
     whole: bool = False
     """With mini-batches: whether the value is the risk on all rows, as a target requires."""
+    random: bool = False
+    """Whether the risk is a `RandomLoss`, and `rows` the key of a step."""
 
-    def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Rows = None):
+    def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Any = None):
         """Return R and its gradient."""
-        part = data if rows is None else jax.tree.map(lambda matrix: matrix[rows], data)
-        value, gradient = jax.value_and_grad(partial(self._risk, part, fixed))(weights)
+        risk = partial(self._risk, data, fixed)
+        if self.random:
+            risk = lambda weights: self.risk(self.layout.tree(weights, fixed), rows)  # noqa: E731
+        elif rows is not None:
+            part = jax.tree.map(lambda matrix: matrix[rows], data)
+            risk = partial(self._risk, part, fixed)
+        value, gradient = jax.value_and_grad(risk)(weights)
         if self.whole and rows is not None:
             value = self._risk(data, fixed, weights)
         return value, gradient
@@ -143,15 +307,19 @@ class Autodiff:
 class LinearData(NamedTuple):
     """Training data of a linear network."""
 
-    risk: RiskOfProduct
+    risk: Risk
     samples: GeneralizedLinear | None = None
     """The rows, for mini-batches."""
     rows: Rows = None
     """The rows of a mini-batch."""
+    excess: Any = None
+    """What hidden layers narrower than the rank of Θ* add to R_min; None for nothing."""
 
-    def value_and_gradient(self, theta: Float[Array, "d q"]) -> tuple[Array, Array]:
-        """Return R − R_min of a product Θ on all rows, and ∇R on the mini-batch if there is one."""
+    def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
+        """Return R − floor of a product Θ on all rows, and ∇R on the mini-batch if there is one."""
         gap, slope = self.risk.value_and_gradient(theta)
+        if self.excess is not None:
+            gap = gap - self.excess
         if self.rows is not None:
             assert self.samples is not None
             batch = replace(
@@ -175,8 +343,7 @@ class LinearGradient:
 
     def value(self, data: LinearData, weights: Weights, fixed: tuple) -> Array:
         """Return the gap."""
-        network: Network = self.layout.tree(weights, fixed)
-        return data.value_and_gradient(products.product(network.weights, network.readout))[0]
+        return data.value_and_gradient(affine_columns(self.layout.tree(weights, fixed)))[0]
 
 
 @dataclass(frozen=True)
@@ -226,42 +393,33 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
-        return Objective(Autodiff(problem, layout), None, layout, work=UNKNOWN_WORK)
+        gradient = Autodiff(problem, layout, random=isinstance(problem, RandomLoss))
+        return Objective(gradient, None, layout, work=UNKNOWN_WORK)
     risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
-        if tree.biased is not None:
-            warnings.warn(
-                "the weights that keep the unit for later biases constant are trained too.",
-                stacklevel=4,
-            )
+        problem = as_seen(problem, tree)
         gradient, last = LinearGradient(layout), BatchLastGradient()
-        optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
+        optimum = problem.optimum_columns if problem.has_minimizer else None
+        floor, excess, narrow = problem.minimal_risk, None, bottleneck_of(problem, tree)
+        if narrow is not None:
+            floor, optimum = floor + narrow.excess, narrow.product
+            excess = np.asarray(narrow.excess, tree.weights[0].dtype)
         return Objective(
             gradient,
-            LinearData(data),
+            LinearData(data, excess=excess),
             layout,
-            floor=problem.minimal_risk,
+            floor=floor,
             has_gap=True,
             zero_risk=problem.zero_risk,
             optimum=optimum,
-            batch_last=last,
+            bottleneck=narrow,
+            batch_last=last if tree.biases is None else None,
             work=1 if isinstance(data, LeastSquares) else problem.samples,
+            biased=tree.biases is not None,
         )
     return Objective(
         Autodiff(risk, layout), data, layout, zero_risk=problem.zero_risk, work=problem.samples
     )
-
-
-def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
-    """Return the same objective with the rows of the problem, for mini-batches."""
-    if not objective.has_gap:
-        assert isinstance(objective.gradient, Autodiff)
-        return objective._replace(gradient=replace(objective.gradient, whole=has_target))
-    floor = objective.data.risk.minimal_risk
-    rows = problem.require_data("descent on mini-batches")
-    inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
-    samples = GeneralizedLinear(inputs, targets, None, floor, problem.convex_loss)
-    return objective._replace(data=objective.data._replace(samples=samples))
 
 
 class Ensemble(NamedTuple):
@@ -281,11 +439,14 @@ class Ensemble(NamedTuple):
     """The tree that the caller passed, unless copies of it are trained."""
 
     @classmethod
-    def of(cls, tree: PyTree, copies: int | None = None) -> Ensemble:
-        """Return the ensemble of a network, a batch or another pytree (or of `copies` of it)."""
-        batched = isinstance(tree, Network) and tree.batch is not None
-        if batched:
-            tree = tree.with_batch()
+    def of(cls, tree: PyTree, copies: int | None = None, *, batched: bool = False) -> Ensemble:
+        """Return the ensemble of a network, a batch or another pytree (or of `copies` of it).
+
+        `batched` says that a pytree other than a network is a batch.
+        """
+        if isinstance(tree, Network):
+            batched = tree.batch is not None
+            tree = tree.with_batch() if batched else tree
         layout = Layout.of(tree)
         trained, fixed = layout.split(tree)
         weights, fixed = (tuple(map(_near, arrays)) for arrays in (trained, fixed))

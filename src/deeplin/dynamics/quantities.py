@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from deeplin.dynamics.flow_limit import flow_sharpness
+from deeplin.dynamics.integration import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.errors import InputError, shown
 from deeplin.hessian import SharpnessTracker, spectrum_along
 from deeplin.networks import Layout, Network, products
+from deeplin.networks.network import affine_columns
 
 QUANTITIES = (
     "risk",
@@ -29,7 +30,7 @@ QUANTITIES = (
     "conservation",
 )
 """Quantities that are recorded by default."""
-ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
+ON_REQUEST = ("eigenvalues", "gradient_norm", "product_singular_values", "flow_sharpness")
 TOP = 5
 """Number of Hessian eigenvalues in a record."""
 
@@ -74,11 +75,11 @@ class Quantities:
         """
         objective = self.objective
         if not objective.layout.network:
-            return ("risk", "sharpness"), ("eigenvalues",)
+            return ("risk", "sharpness"), ("eigenvalues", "gradient_norm")
         missing = () if objective.has_gap else ("gap",)
         missing += () if objective.optimum is not None else ("distance",)
         missing += () if objective.is_least_squares else ("flow_sharpness",)
-        missing += () if len(self.ensemble.weights) > 1 else ("alignment", "conservation")
+        missing += () if max(objective.layout.layers) > 0 else ("alignment", "conservation")
         usual, more = (
             tuple(name for name in kind if name not in missing) for kind in (QUANTITIES, ON_REQUEST)
         )
@@ -113,6 +114,8 @@ class Quantities:
                 found[name] = spectrum_along(self.problem, tree, count=count).values
             elif name == "flow_sharpness":
                 found |= self._flow_sharpness(tree)
+            elif name == "gradient_norm":
+                found[name] = self.objective.gradient_norms(tree)
             else:
                 with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
                     found[name] = _OF_LAYERS[name](self, tree)
@@ -164,9 +167,9 @@ def _mapped_twice(function: Callable[[PyTree], Any], layout: Layout, arrays: Any
 
 
 def _distance(quantities: Quantities, networks: Network) -> np.ndarray:
-    """Return ‖Θ − Θ*‖², squared."""
+    """Return ‖Θ − Θ*‖², squared; Θ* is the best product that the hidden widths allow (X-34)."""
     assert quantities.objective.optimum is not None
-    theta = products.product(networks.weights, networks.readout)
+    theta = affine_columns(networks)
     return np.asarray(products.squared_distance(theta - quantities.objective.optimum))
 
 
@@ -196,8 +199,8 @@ def _alignment(_: Quantities, networks: Network) -> np.ndarray:
 
 def _conservation(quantities: Quantities, networks: Network) -> np.ndarray:
     """Return max_k ‖D_k − D_k(0)‖_F for the imbalances D_k, which the flow conserves (FM-L1)."""
-    initial = [np.asarray(weight) for weight in quantities.ensemble.weights]
-    return products.drift([np.asarray(weight) for weight in networks.weights], initial)
+    ensemble = quantities.ensemble
+    return products.drift(networks, ensemble.tree(ensemble.weights))
 
 
 _OF_LAYERS: dict[str, Callable[[Quantities, Network], np.ndarray]] = {

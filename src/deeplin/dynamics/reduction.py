@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.errors import InputError, require_float64, validated
-from deeplin.networks import Network, host_arrays
+from deeplin.errors import InputError
+from deeplin.networks import Network, host_arrays, in_float64
 from deeplin.networks.network import check_fits
 from deeplin.networks.products import product
 from deeplin.problems import Problem
+from deeplin.problems.linear_maps import as_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Reduction:
             whole + self.bases[k + 1] @ (now - start) @ self.bases[k].T
             for k, (whole, now, start) in enumerate(self._layers(network))
         ]
-        return Network(layers, self.original.readout, self.original.activation)
+        return Network(layers, None, self.original.readout, self.original.activation)
 
     def compact(self, network: Network) -> Network:
         """Return a network with reduced widths, the original inputs and the full product Θ.
@@ -54,12 +55,11 @@ class Reduction:
         """
         whole, now, start = next(self._layers(network))
         first = self.bases[1].T @ whole + (now - start) @ self.bases[0].T
-        return Network((first, *network.weights[1:]), network.readout, network.activation)
+        return Network((first, *network.weights[1:]), None, network.readout, network.activation)
 
     def theta(self, network: Network) -> np.ndarray:
-        """Return the product Θ of the full network, (d,) or (d, q), from reduced weights."""
-        columns = product(*host_arrays(self.compact(network)))
-        return columns[..., 0] if network.outputs == 1 else columns
+        """Return the product of the full network, (q, d) or (d,), from reduced weights."""
+        return as_map(product(*host_arrays(self.compact(network))))
 
     def _layers(self, network: Network):
         """Return full initial, reduced current and reduced initial weights of each layer."""
@@ -72,7 +72,6 @@ class Reduction:
         return zip(*(map(np.asarray, net.weights) for net in networks), strict=True)
 
 
-@validated
 def reduce(problem: Problem, network: Network) -> Reduction:
     """Return the smallest network whose training on `problem` is exactly that of `network` (X-4).
 
@@ -81,6 +80,13 @@ def reduce(problem: Problem, network: Network) -> Reduction:
     between hidden layers contains them at all times. Identity or orthogonal middle layers give
     dim H_k ≤ rank(X) + q whatever the width; Gaussian ones fill the whole width, and then the
     result says so in `smaller` and `reason`. With an activation only the inputs can shrink.
+
+    Args:
+        problem: The problem that the network is to be trained on.
+        network: One network at its start.
+
+    Returns:
+        A `Reduction`: the smaller network and problem, and the way back.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -98,14 +104,15 @@ def reduce(problem: Problem, network: Network) -> Reduction:
             f"reduce takes one network and received a batch of {network.batch}; each network has "
             "its own subspaces, so reduce them one by one."
         )
-    require_float64("reduce", network.weights)
+    host_arrays(network)  # known without biases alone
+    network = in_float64(network)
     bases = _closed_family(problem, network)
     weights = tuple(
         upper.T @ np.asarray(weight) @ lower
         for weight, lower, upper in zip(network.weights, bases[:-1], bases[1:], strict=True)
     )
     readout = None if network.readout is None else bases[-1].T @ np.asarray(network.readout)
-    small = Network(weights, readout, network.activation)
+    small = Network(weights, None, readout, network.activation)
     return Reduction(
         small if small.widths != network.widths else network,
         in_coordinates(problem, bases[0]),
@@ -192,14 +199,12 @@ def in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
     """Return the problem with its inputs in coordinates of `basis`, whose span contains them."""
     if basis.shape[0] == basis.shape[1]:
         return problem
-    shape = (-1,) if problem.single_target else (-1, problem.outputs)
     if problem.inputs is not None and problem.targets is not None:
-        return Problem.from_data(problem.inputs @ basis, problem.targets.reshape(shape))
+        return Problem.from_data(problem.inputs @ basis, problem.targets)
     eigenvalues, _, coordinates = problem.spectrum
-    cross = (eigenvalues[:, None] * coordinates).reshape(shape)
+    cross = eigenvalues[:, None] * coordinates
     moments = np.asarray(problem.second_moments)[problem.dimension :, problem.dimension :]
-    power = moments.reshape(()) if problem.single_target else moments
-    return Problem.from_moments(np.diag(eigenvalues), cross, power, problem.samples)
+    return Problem.from_moments(np.diag(eigenvalues), cross, moments, problem.samples)
 
 
 def _reason(network: Network, small: Network) -> str:

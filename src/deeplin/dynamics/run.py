@@ -15,11 +15,11 @@ from jaxtyping import Float, Integer, PyTree, Shaped
 from deeplin.dynamics.engine import State, Status, Stepper
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.errors import InputError, whole_number
-from deeplin.execution import check_interrupt
 from deeplin.markup import html_table
 from deeplin.networks import Network, Trajectory
-from deeplin.tables.preparation import Preparation, TablePredictions
-from deeplin.tables.table import Source
+from deeplin.tables.files import Source
+from deeplin.tables.predictions import TablePredictions
+from deeplin.tables.preparation import Preparation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,18 @@ class Run:
     initial: Network | PyTree
     """The initial weights."""
     status: str | Shaped[np.ndarray, " batch"]
-    """`converged` (a goal was reached), `diverged`, or `stopped` (ran out of steps or time)."""
+    """What happened, in one word; `message` says it in a sentence.
+
+    | status | meaning |
+    |---|---|
+    | `converged` | A goal was reached (`gap`, `loss_target`, `gradient_norm`). Without a goal: a \
+linear network ended with R − R_r ≤ 1e-8 (R(0) − R_r), where R_r is the smallest risk that its \
+hidden widths allow (X-34). |
+    | `diverged` | The risk is no longer finite, or exceeded 1e10 times the larger of its initial \
+value and the risk of the zero map. |
+    | `stopped` | All steps (or the time of a flow) were used without either; without a goal, a \
+nonlinear network always ends so. |
+    """
     steps: int | Integer[np.ndarray, " batch"]
     """Steps taken; for a diverged run the step at which it diverged."""
     records: Records = field(default_factory=Records)
@@ -142,7 +153,9 @@ class Run:
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
     evidence: Evidence = field(default_factory=dict)
-    """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""
+    """Measured at the end: `risk`, and for linear networks `gap`, R above the smallest risk that
+    the hidden widths allow. Where this is above R_min, `bottleneck` is the difference (X-34). For
+    flow also `time`, `evaluations`, `drift` (FM-L1)."""
     dynamics: str = "descent"
     """`descent` or `flow`."""
     variant: str = "plain"
@@ -177,7 +190,10 @@ class Run:
             raise InputError(
                 "this run does not know the table it was trained on; pass inputs to run.network."
             )
-        found = TablePredictions(table, self.preparation, np.asarray(self.network.product))
+        network = self.network
+        found = TablePredictions(
+            table, self.preparation, np.asarray(network.product), np.asarray(network.intercept)
+        )
         values = np.concatenate(list(found))
         for note in found.notes:
             warnings.warn(note, UserWarning, stacklevel=3)
@@ -243,9 +259,27 @@ class Run:
         return Run(**values)
 
     @property
+    def message(self) -> str:
+        """What happened, in a sentence, with the gap that is left."""
+        parts = [self._outcome]
+        if "gap" in self.evidence:
+            reach = "R_min"
+            if "bottleneck" in self.evidence:
+                width = min(self.network.widths[1:-1])  # pyright: ignore
+                excess = np.max(self.evidence["bottleneck"])
+                reach = (
+                    f"the smallest risk of hidden layers of width {width}, which is {excess:.3g} "
+                    "above R_min"
+                )
+            parts.append(f"the risk is {_range(self.evidence['gap'], '.3g')} above {reach}")
+        else:
+            parts.append(f"the risk is {_range(self.evidence['risk'], '.3g')}")
+        advice = sorted({str(text) for text in np.atleast_1d(self.evidence.get("message", ""))})
+        return "; ".join([*parts, *filter(None, advice)]) + "."
+
+    @property
     def _outcome(self) -> str:
-        kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
-        return ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
+        return outcome_of(self.status)
 
     def _repr_html_(self) -> str:
         rates = np.atleast_1d(np.nan if self.learning_rate is None else self.learning_rate)
@@ -266,6 +300,12 @@ class Run:
         net = self.network
         shape = f"; depth {net.depth}, widths {net.widths}" if isinstance(net, Network) else ""
         return f"Run({self._outcome}{shape})"
+
+
+def outcome_of(status: Any) -> str:
+    """Return how many runs ended in each way."""
+    kinds, counts = np.unique(np.atleast_1d(status), return_counts=True)
+    return ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
 
 
 # --- while it runs -------------------------------------------------------------------------------
@@ -343,10 +383,8 @@ class Recorder:
         return Trajectory(arrays, ensemble.layout, not ensemble.single)
 
 
-def steps_to_record(every: int | None, steps: int) -> list[int]:
-    """Return the steps 0, k, 2k, … and the last one; only the last one without `every`."""
-    if every is None:
-        return [steps]
+def steps_to_record(every: int, steps: int) -> list[int]:
+    """Return the steps 0, k, 2k, … and the last one."""
     return [*range(0, steps, whole_number("record_every", every)), steps]
 
 
@@ -356,7 +394,6 @@ def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Record
     ahead = list(islice(remaining, recorder.records_per_call))
     while ahead:
         state, visited = stepper.advance(state, ahead)
-        check_interrupt()
         done = not state.running.any()
         if visited.count:
             when, last = np.array(ahead[: visited.count]), np.max(stepper.clock(state))
@@ -390,6 +427,8 @@ def finish(
     if rule.get("weight_decay"):
         squares = [np.sum(np.square(np.asarray(w)).reshape(len(w), -1), 1) for w in state.weights]
         after["objective"] = after["risk"] + rule["weight_decay"] * sum(squares)
+    if objective.bottleneck is not None:
+        after["bottleneck"] = np.full_like(after["risk"], objective.bottleneck.excess)
     after |= evidence or {}
     return Run(
         network=ensemble.result(state.weights),

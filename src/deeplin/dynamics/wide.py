@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from deeplin.dynamics.descent import BLOW_UP
-from deeplin.dynamics.flow import gradient_flow
+from deeplin.dynamics.engine import Descent, Status, StoppingCriteria
+from deeplin.dynamics.flow import gradient_flow, growing_times
+from deeplin.dynamics.minibatches import key_words
+from deeplin.dynamics.objective import Ensemble, LinearData, LinearGradient, Objective
+from deeplin.dynamics.optimizer import Method, Update, check_momentum
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run, steps_to_record
-from deeplin.dynamics.update import check_momentum, key_words
+from deeplin.dynamics.run import DIVERGED, STATUS_NAMES, Run, steps_to_record
 from deeplin.dynamics.wide_run import (
     Cases,
     Course,
@@ -24,24 +29,17 @@ from deeplin.dynamics.wide_run import (
     cases_of,
     spread,
 )
-from deeplin.errors import InputError, positive_number, validated, whole_number
-from deeplin.execution import check_interrupt, interruptible, map_in_threads
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.execution import map_in_threads
 from deeplin.networks import Network
-from deeplin.networks.products import (
-    backward_products,
-    forward_products,
-    layer_gradients,
-    product,
-)
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
+from deeplin.problems.problem import LeastSquares
 
-GROWTH, OBSERVATIONS = 1.25, 150
-"""Ratio and number of the times at which a flow is observed; they span fourteen decades."""
+OBSERVATIONS = 150
+"""Number of the times at which a flow is observed; they span fourteen decades."""
 
 
-@validated
-@interruptible
 def simulate_wide(
     problem: Problem | Sequence[Problem],
     width: Any,
@@ -64,22 +62,31 @@ def simulate_wide(
     W_1 ~ N(0, α²) (m×d), identity in between, W_L ~ N(0, β²) (q×m); the reduced initial state is
     drawn exactly in distribution (X-5) and trained as a network of width rank(X) + q (X-4).
 
-    Arguments:
+    A batch of runs uses all cores; each run depends on its own key alone.
 
-    - `problem`: data X (n×d, d > n, independent rows) and Y, from `Problem.from_data`; or one for
-      each run.
-    - `width`, `alpha`, `beta`, `learning_rate`: one for all runs or one for each.
-    - `stable_share`: instead of `learning_rate`: each run gets this share of the largest rate that
-      is stable at its start, (2 + 2·momentum)/λ_max (X-31). Above the limit there is a warning.
-    - `key`: one key, or a batch of keys for a batch of runs.
-    - `dynamics`: `"descent"` with `learning_rate` on the mean squared error over the n·q entries,
-      or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
-    - `population`: where the data come from; `wide.risk` is then the exact excess risk, and
-      `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
-    - `record_every`: steps between records; for flow, keep one in this many of the observation
-      times (each 1.25 times the one before). See `WideRun.records`.
+    Args:
+        problem: Data X (n×d, d > n, independent rows) and Y, from `Problem.from_data`; or one for
+            each run.
+        width: m, one for all runs or one for each; also `alpha`, `beta` and `learning_rate`.
+        depth: L.
+        alpha: Standard deviation of the entries of W_1.
+        beta: Standard deviation of the entries of W_L.
+        key: One key, or a batch of keys for a batch of runs.
+        learning_rate: Step on the mean squared error over the n·q entries.
+        stable_share: Instead of `learning_rate`: each run gets this share of the largest rate that
+            is stable at its start, (2 + 2·momentum)/λ_max (X-31). Above the limit there is a
+            warning.
+        loss_target: Mean squared error over the n·q entries at which a run stops.
+        max_steps: Largest number of steps.
+        dynamics: `"descent"`, or `"flow"`.
+        momentum: β.
+        population: Where the data come from; `wide.risk` is then the exact excess risk, and
+            `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
+        record_every: Steps between records; for flow, keep one in this many of the observation
+            times (each 1.25 times the one before).
 
-    A batch of runs uses all cores; each run depends on its own key alone. Flow needs float64.
+    Returns:
+        A `WideRun`.
 
     ```python
     import deeplin as dl, jax
@@ -147,76 +154,20 @@ class _Options(NamedTuple):
 # --- descent -----------------------------------------------------------------------------------
 
 
-class DescentTask(NamedTuple):
-    """Objective, step and stopping criteria of a run; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
+@dataclass(frozen=True)
+class WithPath(Method):
+    """The step of a `Method`, with Σ√R over the steps taken beside its memory."""
 
-    eigenvalues: Float[np.ndarray, " rank"]
-    optimum: Float[np.ndarray, "rank q"]
-    learning_rate: float
-    momentum: float
-    goal: float
-    """Converged when R is at or below this."""
-    ceiling: float
-    """Diverged when R is above this or not a number."""
+    def begin(self, weights, momentum, keys=None):
+        """Return the memory of every run before the first step."""
+        return super().begin(weights, momentum, keys), np.zeros(len(weights[0]))
 
-    def value_and_gradient(
-        self, theta: Float[np.ndarray, "rank q"]
-    ) -> tuple[float, Float[np.ndarray, "rank q"]]:
-        """Return R(Θ) and ∇R(Θ) = 2ΛΔ with Δ = Θ − Θ*, in the eigenbasis (FM-grad)."""
-        difference = theta - self.optimum
-        slope = 2 * self.eigenvalues[:, None] * difference
-        return 0.5 * float((difference * slope).sum()), slope
-
-
-class DescentState(NamedTuple):
-    """State of a network between two steps."""
-
-    weights: tuple[np.ndarray, ...]
-    risk: float
-    path: float
-    """Σ√R over the steps taken."""
-    steps: int
-    status: str = STOPPED
-
-
-def descend(
-    weights: tuple[np.ndarray, ...], task: DescentTask, stops: Sequence[int]
-) -> list[DescentState]:
-    """Train until the goal, the ceiling or the last stop; the states at the stops and the end.
-
-    Full-batch descent of one linear network in the eigenbasis of Σ̂: a step needs q backward
-    products, q forward products and one update of rank q for each layer. NumPy is as fast as
-    compiled code at these sizes (widths near 100), and computes in float64 whatever JAX is set to.
-    A diverged run keeps the weights of the step before.
-    """
-    states: list[DescentState] = []
-    kept, path, velocity = set(stops), 0.0, [0.0] * len(weights)
-    before = None
-    for step in range(stops[-1] + 1):
-        with np.errstate(over="ignore", invalid="ignore"):
-            backward = backward_products(weights)
-            risk, slope = task.value_and_gradient(backward[0])
-        now = DescentState(weights, risk, path, step)
-        if not risk <= task.ceiling:
-            return [*states, (before or now)._replace(steps=step, status=DIVERGED)]
-        if risk <= task.goal:
-            return [*states, now._replace(status=CONVERGED)]
-        if step in kept:
-            states.append(now)
-        if step == stops[-1]:
-            break
-        check_interrupt()
-        before = now
-        with np.errstate(over="ignore", invalid="ignore"):
-            pushed = forward_products(weights, slope * -task.learning_rate)
-            moves = layer_gradients(backward, pushed)
-            if task.momentum:
-                moves = [m + task.momentum * v for m, v in zip(moves, velocity, strict=True)]
-                velocity = [move.copy() for move in moves]
-            for weight, move in zip(weights, moves, strict=True):
-                move += weight  # in place: memory access dominates the cost
-        weights, path = tuple(moves), path + float(np.sqrt(risk))
-    return states
+    def __call__(self, numbers, rates, moving, weights, memory, descent, scaled=False):
+        """Return weights and memory after one step."""
+        inner, path = memory
+        weights, inner = super().__call__(numbers, rates, moving, weights, inner, descent, scaled)
+        root = jnp.sqrt(jnp.maximum(descent[0], 0))
+        return weights, (inner, path + jnp.where(moving, root, 0))
 
 
 def _descend(cases: Cases, options: _Options) -> WideRun:
@@ -224,27 +175,53 @@ def _descend(cases: Cases, options: _Options) -> WideRun:
     rates = cases.rates / cases.starts[0].problem.outputs
     stops = steps_to_record(options.record_every or options.max_steps, options.max_steps)
 
-    def train(run: int) -> list[DescentState]:
-        start, problem = cases.starts[run], cases.starts[run].problem
-        eigenvalues, _, optimum = problem.spectrum
-        goal, rate = problem.outputs * options.loss_target, float(rates[run])
-        task = DescentTask(eigenvalues, optimum, rate, options.momentum, goal, ceiling=np.inf)
-        risk, _ = task.value_and_gradient(product(start.layers))
-        ceiling = BLOW_UP * max(risk, problem.target_moment)
-        return descend(start.layers, task._replace(ceiling=ceiling), stops)
+    def train(run: int) -> list[tuple]:
+        return _states(_descent_of(cases.starts[run], float(rates[run]), options), stops)
 
     found = map_in_threads(train, range(len(rates)))
     length = max(map(len, found))
     courses = []
     for rate, start, states in zip(rates, cases.starts, found, strict=True):
         states += [states[-1]] * (length - len(states))
-        weights, risk, path, steps, status = zip(*states, strict=True)
+        steps, weights, risk, path, status = zip(*states, strict=True)
         # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
         path = np.array(path) * rate / np.sqrt(start.problem.samples)
         course = Course(np.array(steps), weights, np.array(risk), path, status[-1], steps[-1])
         courses.append(course)
-    each = {"learning_rate": rates.tolist()}
-    return WideRun(cases, courses, each, momentum=options.momentum)
+    given = cases.one_or_all(rates.tolist())
+    return WideRun(cases, courses, learning_rate=given, momentum=options.momentum)
+
+
+def _descent_of(start: ReducedStart, rate: float, options: _Options) -> Descent:
+    """Return the descent of one network, with R = Σ_i λ_i‖Θ_i − Θ*_i‖² in the eigenbasis of Σ̂."""
+    problem = start.problem
+    eigenvalues, _, coordinates = problem.spectrum
+    ensemble = Ensemble.of(Network(start.layers))
+    layout = ensemble.layout
+    risk = LeastSquares(np.diag(eigenvalues), coordinates, np.zeros(()))
+    objective = Objective(LinearGradient(layout), LinearData(risk), layout, has_gap=True)
+    first = objective.values(ensemble.tree(ensemble.weights))
+    goal = np.full_like(first, problem.outputs * options.loss_target)
+    criteria = StoppingCriteria(goal, BLOW_UP * np.maximum(first, problem.target_moment))
+    each = np.full((1, len(start.layers)), rate)
+    return Descent(objective, ensemble, criteria, Update(WithPath(layout), each, options.momentum))
+
+
+def _states(descent: Descent, stops: Sequence[int]) -> list[tuple]:
+    """Return steps, weights, R, Σ√R and status at each stop, until the run has stopped."""
+    state, states = descent.start(), []
+    for stop in stops:
+        reached = False
+        while not reached:  # a call may end before the stop, so that Ctrl-C works
+            state, visited = descent.advance(state, [stop])
+            reached = visited.count > 0 or not state.running.any()
+        weights = tuple(np.array(weight[0]) for weight in state.weights)
+        risk = descent.objective.values(descent.ensemble.tree(state.weights))[0]
+        status = STATUS_NAMES[Status(int(state.status[0]))]
+        states.append((int(state.steps[0]), weights, risk, float(state.memory[1][0]), status))
+        if not state.running.any():
+            break
+    return states
 
 
 # --- flow --------------------------------------------------------------------------------------
@@ -253,14 +230,12 @@ def _descend(cases: Cases, options: _Options) -> WideRun:
 def _flow(cases: Cases, options: _Options) -> WideRun:
     """Integrate the gradient flow dW/dt = −∇R to the same loss, at geometrically spaced times."""
     sharpest = max(start.curvature() for start in cases.starts)
-    first = 0.01 / sharpest if sharpest > 0 else 1.0
-    times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
+    times = list(islice(growing_times(sharpest), OBSERVATIONS + 1))
     runs = map_in_threads(lambda start: _flow_of(start, options, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
     kept = np.array(sorted({*range(0, length, options.record_every or length), length - 1}))
     courses = [_course(run, start, kept) for run, start in zip(runs, cases.starts, strict=True)]
-    each = {"time": [float(course.when[-1]) for course in courses]}
-    return WideRun(cases, courses, each, dynamics="flow")
+    return WideRun(cases, courses, dynamics="flow")
 
 
 def _flow_of(start: ReducedStart, options: _Options, times: list[float]) -> Run:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
+from deeplin.dynamics.run import CONVERGED, DIVERGED, Records, Run, outcome_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
-from deeplin.problems import Population, Problem
+from deeplin.problems import Population, Problem, require_problem
+from deeplin.problems.linear_maps import as_columns, as_map
 
 POWER_STEPS = 40
 INSIDE, OUTSIDE = 0, 1
@@ -167,6 +168,7 @@ def _populations(population, problems: list[Problem]) -> list[Population | None]
 
 def _check_interpolates(problem: Problem) -> None:
     """Raise InputError unless d > n and XXᵀ is invertible, so that Θ_min exists (BO-A5)."""
+    require_problem(problem)
     n, d = problem.samples, problem.dimension
     if d <= n:
         raise InputError(
@@ -202,47 +204,79 @@ class Course(NamedTuple):
     steps: int
 
 
-class WideRun(Run):
-    """Trained wide networks: a `Run` of the reduced networks, and Θ of the full ones.
+@dataclass(frozen=True, eq=False, repr=False)
+class WideRun:
+    """Trained wide networks: Θ of the full ones, and a `Run` of the reduced ones.
 
-    `network`, `initial` and `trajectory` have the original inputs and the reduced width. They have
+    `wide.run` holds the reduced networks, with the original inputs and the reduced width. They have
     the product Θ(t) of the wide network at all times and are trained by the same dynamics, so every
-    statement about deep linear networks applies to them: `certify(problem, wide)`.
+    statement about deep linear networks applies to them: `certify(problem, wide)`. What a `Run` has
+    (`network`, `records`, `trajectory`, `evidence`, …) is also at hand here.
     """
 
     cases: Cases
     courses: Sequence[Course]
     """One for each run, all with the same number of records."""
-    time: float | Float[np.ndarray, " runs"] | None = None
-    """Where a flow ended; None for descent."""
+    learning_rate: float | Float[np.ndarray, " runs"] | None = None
+    """η on R; None for flow."""
+    momentum: float = 0.0
+    dynamics: str = "descent"
 
-    def __init__(
-        self, cases: Cases, courses: Sequence[Course], each: Mapping[str, list], **values: Any
-    ):
-        """`each` has an entry for every run; other fields have the defaults of a `Run`."""
-        each = {**each, "status": [c.status for c in courses], "steps": [c.steps for c in courses]}
-        own = {name: cases.one_or_all(entries) for name, entries in each.items()}
-        vars(self).update(values, cases=cases, courses=courses, **own)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the run of the reduced networks has under this name."""
+        if name.startswith("_") or name == "run":
+            raise AttributeError(name)
+        return getattr(self.run, name)
+
+    def __len__(self) -> int:
+        """Return the number of runs, 1 for a single run."""
+        return len(self.courses)
+
+    def __getitem__(self, index: int) -> Run:
+        """Return the reduced network of one run of a batch."""
+        return self.run[index]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one run rather than a batch."""
+        return self.cases.single
+
+    @property
+    def status(self) -> Any:
+        """`converged`, `diverged` or `stopped`, as for `Run`."""
+        return self._each(lambda _, course: course.status)
+
+    @property
+    def steps(self) -> Any:
+        """Steps taken."""
+        return self._each(lambda _, course: course.steps)
+
+    @property
+    def time(self) -> Any:
+        """Where a flow ended; None for descent."""
+        if self.dynamics != "flow":
+            return None
+        return self._each(lambda _, course: float(course.when[-1]))
 
     # --- the trained map ---------------------------------------------------------------------
 
     @cached_property
-    def theta_perp(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
-        """Θ_⊥ = (I − P_X)Θ, (d, q) (BO-L5.3)."""
+    def theta_perp(self) -> Float[np.ndarray, "*runs q d"] | Float[np.ndarray, "*runs d"]:
+        """(I − P_X)Θ, in the shape of `theta` (BO-L5.3)."""
         return self._maps(lambda start, ends: start.perpendicular(product(ends[1:])))
 
     @cached_property
-    def theta(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
-        """Θ = (W_L … W_1)ᵀ of the full network, (d, q), or (d,) for a vector of targets."""
+    def theta(self) -> Float[np.ndarray, "*runs q d"] | Float[np.ndarray, "*runs d"]:
+        """W_L … W_1 of the full network, (q, d), or (d,) for one output."""
         inside = self._maps(  # P_XΘ = Q A_1ᵀV_1
             lambda start, ends: start.problem.spectrum.vectors @ product(ends)
         )
         return inside + self.theta_perp
 
     @cached_property
-    def interpolant(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
+    def interpolant(self) -> Float[np.ndarray, "*runs q d"] | Float[np.ndarray, "*runs d"]:
         """Θ_min, the minimum-norm interpolant (BO-D2.5)."""
-        return self._each(lambda start, _: start.problem.optimum)
+        return self._each(lambda start, _: np.ascontiguousarray(start.problem.optimum))
 
     @cached_property
     def distance(self) -> float | Float[np.ndarray, " runs"]:
@@ -267,7 +301,7 @@ class WideRun(Run):
     @cached_property
     def risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)), exact (BO-risk); None unless a population was passed."""
-        return self._risks(lambda source, theta, _: float(source.risk(theta)))
+        return self._risks(lambda source, theta, _: float(source.risk(as_map(theta))))
 
     @cached_property
     def added_risk(self) -> float | Float[np.ndarray, " runs"] | None:
@@ -283,7 +317,7 @@ class WideRun(Run):
         """
 
         def cross(source: Population, theta: np.ndarray, part: np.ndarray) -> float:
-            return 2 * float(np.sum((theta - part - source.optimum) * source.apply(part)))
+            return 2 * float(np.sum((theta - part - source.optimum_columns) * source.apply(part)))
 
         return self._risks(cross)
 
@@ -294,8 +328,8 @@ class WideRun(Run):
             if source is None:
                 return None
             theta, perpendicular = (
-                np.reshape(columns if self.single else columns[run], source.optimum.shape)
-                for columns in (self.theta, self.theta_perp)
+                as_columns(maps if self.single else maps[run], source.outputs)
+                for maps in (self.theta, self.theta_perp)
             )
             values.append(quantity(source, theta, perpendicular))
         return self.cases.one_or_all(values)
@@ -367,47 +401,49 @@ class WideRun(Run):
     def __repr__(self) -> str:
         widths = sorted({start.width for start in self.starts})
         note = f"; {self.message}" if self.message else ""
-        return f"WideRun({self._outcome} by {self.dynamics}; reduced width {widths}{note})"
+        outcome = outcome_of(self.status)
+        return f"WideRun({outcome} by {self.dynamics}; reduced width {widths}{note})"
 
     # --- as a run of networks ----------------------------------------------------------------
 
     @cached_property
-    def network(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The trained networks, at reduced width."""
-        return self._networks(-1)
+    def run(self) -> Run:
+        """The run of the reduced networks.
 
-    @cached_property
-    def initial(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The networks they started from."""
-        return self._networks(0)
-
-    @cached_property
-    def trajectory(self) -> Trajectory:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The networks at each record."""
-        records = [self._networks(k) for k in range(len(self.courses[0].when))]
-        return Trajectory.of(records, batched=not self.single)
-
-    @cached_property
-    def evidence(self) -> Evidence:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
+        Its records: `step` or `time`, `risk` (R), `loss` (R/q), `path` (∫√ℒ), `perpendicular`
+        (‖Θ_⊥‖), `distance`, and the operator norms of the layers that carry the product,
+        `layer_norms` (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped
+        earlier repeats its end. Its evidence: `risk` and `path` at the end, and what the wide
+        network was, `width`, `alpha` and `beta`.
+        """
+        networks = [self._networks(k) for k in range(len(self.courses[0].when))]
         widths = {start.full_width for start in self.starts}
-        return {
+        evidence = {
             "risk": self._each(lambda _, course: float(course.risk[-1])),
             "path": self.path,
             "width": widths.pop() if len(widths) == 1 else self._each(lambda s, _: s.full_width),
             "alpha": self._each(lambda start, _: start.alpha),
             "beta": self._each(lambda start, _: start.beta),
-        } | ({} if self.time is None else {"time": self.time})
+        }
+        return Run(
+            networks[-1],
+            networks[0],
+            self.status,
+            self.steps,
+            self._records(),
+            Trajectory.of(networks, batched=not self.single),
+            self.learning_rate,
+            self.momentum,
+            evidence | ({} if self.time is None else {"time": self.time}),
+            self.dynamics,
+        )
 
-    @cached_property
-    def records(self) -> Records:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Quantities at each record, (records,) or (records, runs).
+    def as_run(self, index: int = 0) -> Run:
+        """Return the reduced network of one run as a plain `Run`."""
+        return self.run if self.single else self.run[index]
 
-        `step` or `time`, `risk` (R), `loss` (R/q), `path` (∫√ℒ), `perpendicular` (‖Θ_⊥‖),
-        `distance`, and the operator norms of the layers that carry the product, `layer_norms`
-        (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
-        its end.
-        """
+    def _records(self) -> Records:
+        """Return the quantities at each record, (records,) or (records, runs)."""
         runs = [
             {"risk": course.risk, "loss": course.risk / self._outputs, "path": course.path}
             | _measured(start, course.layers)
@@ -418,12 +454,6 @@ class WideRun(Run):
             columns = {name: values[:, 0] for name, values in columns.items()}
         when = np.max([course.when for course in self.courses], axis=0)
         return Records({"time" if self.dynamics == "flow" else "step": when} | columns)
-
-    def as_run(self, index: int = 0) -> Run:
-        """Return one run as a plain `Run`."""
-        if self.single:
-            return Run(**{field.name: getattr(self, field.name) for field in fields(Run)})
-        return self[index]
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -437,9 +467,9 @@ class WideRun(Run):
         return self.cases.one_or_all([quantity(start, course) for start, course in pairs])
 
     def _maps(self, quantity: Callable[[ReducedStart, tuple[np.ndarray, ...]], np.ndarray]) -> Any:
-        """Return a d×q matrix for each run and its last layers, in the shape of its targets."""
+        """Return the linear map of the columns for each run and its last layers."""
         return self._each(
-            lambda s, course: quantity(s, course.layers[-1]).reshape(s.problem.optimum.shape)
+            lambda start, course: np.ascontiguousarray(as_map(quantity(start, course.layers[-1])))
         )
 
     def _networks(self, record: int) -> Network:

@@ -8,11 +8,9 @@ runs the same text with another entry point.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -29,20 +27,9 @@ const use = (name) => modules[name]();
 """
 
 
-def page(
-    *,
-    server: Mapping[str, Any] | None = None,
-    certificates: Mapping[str, Any] | None = None,
-    statements: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the whole page; `server` holds the token of the local server that shows it, if any.
-
-    Certificates of presets and the statements they name are compressed: the twelve certificates are
-    redundant, and would be as long as the rest of the page.
-    """
-    settings = {"inputs": inputs(), "presets": presets(), "server": server}
-    if certificates:
-        settings["packed"] = _pack({"certificates": certificates, "statements": statements})
+def page() -> str:
+    """Return the whole page."""
+    settings = {"inputs": inputs(), "presets": presets()}
     script, style = bundle(), read("style.css")
     policy = "; ".join(
         (
@@ -51,7 +38,7 @@ def page(
             f"style-src {_hash(style)}",
             "worker-src blob:",
             "img-src data: blob:",
-            "connect-src 'none'" if server is None else "connect-src 'self'",
+            "connect-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -78,11 +65,6 @@ def inputs() -> dict[str, Any]:
 def presets() -> dict[str, Any]:
     """Return every preset: title, the inputs that differ from their defaults, story."""
     return json.loads(read("presets.json"))
-
-
-def _pack(value: Any) -> str:
-    """Return compressed JSON as text, to be read by `page/settings.js`."""
-    return base64.b64encode(gzip.compress(json.dumps(value).encode(), mtime=0)).decode()
 
 
 @cache

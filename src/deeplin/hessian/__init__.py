@@ -1,8 +1,10 @@
 """Sharpness: exact at minimizers, by certified Lanczos elsewhere, or by power iteration."""
 
+from deeplin.hessian._sharpness import Sharpness, sharpness
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
+from deeplin.hessian.monitor import SharpnessMonitor
 from deeplin.hessian.operators import unflatten
-from deeplin.hessian.spectrum import HessianSpectrum, Sharpness, hessian_spectrum, sharpness
+from deeplin.hessian.spectrum import HessianSpectrum, hessian_spectrum
 from deeplin.hessian.stochastic import SpectralDensity, Trace, hessian_trace, spectral_density
 from deeplin.hessian.torch_loss import TorchLoss
 from deeplin.hessian.tracking import SharpnessTracker, Tracked, sharpness_along, spectrum_along
@@ -10,6 +12,7 @@ from deeplin.hessian.tracking import SharpnessTracker, Tracked, sharpness_along,
 __all__ = [
     "HessianSpectrum",
     "Sharpness",
+    "SharpnessMonitor",
     "SharpnessTracker",
     "SpectralDensity",
     "TorchLoss",

@@ -13,6 +13,12 @@ where the residual ‖Hv − θv‖ alone only says that *some* eigenvalue is ne
 For a low-rank Hessian the Krylov space is exhausted early and the recurrence breaks down. It then
 continues from a new random vector orthogonal to the space found, and the two small probabilities
 multiply.
+
+A guess x of the eigenvector saves most of the products. Lanczos from x alone needs few of them for
+the Ritz pair (θ, x) with a small residual ρ; what is left is to show that no eigenvalue is larger.
+If the compression of H to the complement of x has no eigenvalue above μ < θ, then
+λ ≤ θ + ρ²/(θ − μ). Lanczos from a random vector in that complement shows it as above, but for a μ
+far above the eigenvalues there instead of one within the tolerance of λ, which is fast.
 """
 
 from __future__ import annotations
@@ -24,8 +30,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from deeplin.execution import check_interrupt, interruptible
-
 FAILURE_PROBABILITY = 1e-10
 """Probability that the certificate fails, because the random start is nearly orthogonal to the
 eigenvector."""
@@ -33,8 +37,8 @@ eigenvector."""
 DENSE = 24
 """Size up to which a stack of dense matrices is solved faster than single tridiagonal ones."""
 
-GUESS_SHARE = 0.9
-"""Largest weight of a guess in the start; the rest is random, as the certificate requires."""
+ASSUMED_GAP = 0.01
+"""Relative gap below the largest eigenvalue for which a guess is improved until λ is certified."""
 
 
 class Extreme(NamedTuple):
@@ -48,7 +52,6 @@ class Extreme(NamedTuple):
     """A lower bound of the operator's norm, the scale of rounding and tolerance."""
 
 
-@interruptible
 def largest(
     multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
     shape: tuple[int, int],
@@ -58,34 +61,106 @@ def largest(
     guess: np.ndarray | None = None,
     tolerance: float,
     max_products: int,
+    failure: float = FAILURE_PROBABILITY,
 ) -> Extreme:
     """Return the largest eigenvalue of each operator of a symmetric batch; `shape` is (batch, N).
 
     `multiply(members, vectors)` returns the products of the operators with indices `members` with
     one vector each. An operator is finished when its error is below `tolerance` relative to its
-    norm, or when the error is dominated by rounding.
+    norm, or when the error is dominated by rounding. A `guess` of the eigenvectors saves products
+    where it is good. The error is a bound except with probability `failure`.
     """
     limit = min(shape[1], max_products)
-    state = Recurrence(shape, limit, dtype, seed, guess)
-    members, check = np.arange(shape[0]), min(8, limit)
+    members = np.arange(shape[0])
     unknown = np.full(shape[0], np.nan, dtype)
     vectors, products = np.full(shape, np.nan, dtype), np.zeros(shape[0], int)
     found = Extreme(unknown, unknown.copy(), vectors, products, unknown.copy())
+    if guess is not None:
+        known, certified = _largest_near(multiply, guess, limit, seed, tolerance, failure)
+        for column, values in zip(found, known, strict=True):
+            column[members] = values
+        members = members[~certified]
+        if len(members) == 0:
+            return found
+    state = Recurrence((len(members), shape[1]), limit, dtype, seed)
+    before, check = found.products.copy(), min(8, limit)
     while len(members):
         while state.steps < check:
             state.advance(partial(multiply, members))
-            check_interrupt()
-        result = state.extreme()
-        rounding = state.rounding(result.scale)
-        wanted = tolerance * result.scale
-        goal = np.where(rounding < wanted, wanted, 2 * rounding)
+        result = state.extreme(failure)
+        goal = state.goal(result.scale, tolerance)
         going_on = (result.error > goal) & np.isfinite(result.scale) & (state.steps < limit)
         for column, values in zip(found, result, strict=True):
             column[members] = values
+        found.products[members] += before[members]
         members = members[going_on]
         state.keep(going_on)
         check = min(limit, state.steps + max(4, state.steps // 4))
     return found
+
+
+def _largest_near(
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    guess: np.ndarray,
+    limit: int,
+    seed: int,
+    tolerance: float,
+    failure: float,
+) -> tuple[Extreme, np.ndarray]:
+    """Return the eigenpairs near a guess, and for which operators they are certified the largest.
+
+    First the pairs are improved, by Lanczos from the guess. Then Lanczos from a random vector in
+    the complement of each bounds all other eigenvalues.
+    """
+    every, (batch, size) = np.arange(len(guess)), guess.shape
+    near = Recurrence((batch, size), limit, guess.dtype, seed, guess)
+    going_on = True
+    while going_on:
+        near.advance(partial(multiply, every))
+        pair = near.ritz_pair()
+        goal = near.goal(pair.scale, tolerance)
+        small = pair.residual <= np.maximum(goal, np.sqrt(goal * pair.scale * ASSUMED_GAP))
+        going_on = near.steps < limit // 2 and not np.all(small | ~np.isfinite(pair.scale))
+
+    vector, shift = _unit(pair.vector), pair.scale[:, None]
+
+    def deflated(vectors: np.ndarray) -> np.ndarray:
+        along = np.sum(vector * vectors, axis=1, keepdims=True)
+        images = multiply(every, vectors - along * vector)
+        images -= np.sum(vector * images, axis=1, keepdims=True) * vector
+        return images - shift * along * vector  # below all other eigenvalues
+
+    others = Recurrence((batch, size), limit, guess.dtype, seed)
+    while True:
+        others.advance(deflated)
+        other = others.ritz_pair()
+        scale = np.maximum(pair.scale, other.scale)
+        rounding = near.rounding(scale) + others.rounding(scale)
+        excess = 0 if others.steps == size else others.excess(other.value, other.scale, failure)
+        gap = pair.value - other.value - excess
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = np.where(gap > 0, pair.residual**2 / gap, pair.residual - gap)
+        error = np.minimum(bound, pair.residual + np.maximum(-gap, 0)) + rounding
+        goal = np.maximum(tolerance * scale, 2 * rounding)
+        certified = error <= goal
+        overtaken = other.value - other.residual > pair.value + goal
+        finished = certified | overtaken | ~np.isfinite(scale)
+        if finished.all() or near.steps + others.steps >= limit:
+            break
+    error = np.where(np.isnan(error), np.inf, error)
+    products = np.full(batch, near.steps + others.steps)
+    return Extreme(pair.value, error, pair.vector, products, scale), certified
+
+
+class RitzPair(NamedTuple):
+    """The largest Ritz value of each operator of a batch, with its vector."""
+
+    value: np.ndarray
+    vector: np.ndarray
+    residual: np.ndarray
+    """‖Hx − θx‖."""
+    scale: np.ndarray
+    """A lower bound of the operator's norm."""
 
 
 class Recurrence:
@@ -95,12 +170,7 @@ class Recurrence:
         batch, size = shape
         self.seed = seed
         self.basis = np.zeros((batch, min(limit, 64) + 1, size), dtype)
-        self.basis[:, 0] = self._random(0)
-        self.randomness = 1.0
-        if guess is not None:
-            mixed = GUESS_SHARE * _unit(guess) + (1 - GUESS_SHARE) * self.basis[:, 0]
-            self.basis[:, 0] = _unit(mixed)
-            self.randomness = 1 - GUESS_SHARE
+        self.basis[:, 0] = self._random(0) if guess is None else _unit(guess)
         self.diagonal = np.zeros((batch, limit), dtype)
         self.off_diagonal = np.zeros((batch, limit), dtype)
         self.broken = np.zeros((batch, limit), bool)
@@ -141,19 +211,24 @@ class Recurrence:
         coupling = np.where(self.broken, 0, self.off_diagonal)
         return self.diagonal[:, :k], coupling[:, : k - 1]
 
-    def extreme(self) -> Extreme:
-        """Return the largest Ritz pair, and how far the largest eigenvalue can be above it."""
-        k, size = self.steps, self.basis.shape[2]
+    def ritz_pair(self) -> RitzPair:
+        """Return the largest Ritz value, with its vector and residual."""
+        k = self.steps
         top, mixing = _top_of_tridiagonal(*self.tridiagonal)
-        scale = np.maximum(np.abs(top), self._scale())
-        complete = k == size  # the basis spans the whole space
-        above = 0 if complete else self._excess(top, scale)
         last = np.where(self.broken[:, k - 1], 0, self.off_diagonal[:, k - 1])
-        residual = last * np.abs(mixing[:, -1])
-        error = np.where(scale == 0, 0, np.maximum(residual, above) + self.rounding(scale))
         vector = _combination(self.basis[:, :k], mixing)
-        error = np.where(np.isnan(error), np.inf, error)
-        return Extreme(top, error, vector, np.full(len(top), k), scale)
+        scale = np.maximum(np.abs(top), self._scale())
+        return RitzPair(top, vector, last * np.abs(mixing[:, -1]), scale)
+
+    def extreme(self, failure: float) -> Extreme:
+        """Return the largest Ritz pair, and how far the largest eigenvalue can be above it."""
+        pair = self.ritz_pair()
+        complete = self.steps == self.basis.shape[2]  # the basis spans the whole space
+        above = 0 if complete else self.excess(pair.value, pair.scale, failure)
+        error = np.maximum(pair.residual, above) + self.rounding(pair.scale)
+        error = np.where(pair.scale == 0, 0, np.where(np.isnan(error), np.inf, error))
+        products = np.full(len(error), self.steps)
+        return Extreme(pair.value, error, pair.vector, products, pair.scale)
 
     def keep(self, chosen: np.ndarray) -> None:
         """Continue with some of the operators only."""
@@ -171,10 +246,15 @@ class Recurrence:
         epsilon = np.finfo(self.basis.dtype).eps
         return np.sqrt(self.basis.shape[2]) * (8 * epsilon * scale + 2 * self.noise)
 
-    def _excess(self, top: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    def goal(self, scale: np.ndarray, tolerance: float) -> np.ndarray:
+        """Return the error to reach: the tolerance, or twice the rounding where that is larger."""
+        rounding, wanted = self.rounding(scale), tolerance * scale
+        return np.where(rounding < wanted, wanted, 2 * rounding)
+
+    def excess(self, top: np.ndarray, scale: np.ndarray, failure: float) -> np.ndarray:
         """Return the least μ − θ on a grid such that no eigenvalue exceeds μ.
 
-        The statement fails with probability at most FAILURE_PROBABILITY.
+        The statement fails with probability at most `failure`; the start must be random.
 
         π_j is followed through the pivots of μ − T, π_{j+1}/π_j = pivot/β, positive above θ. Each
         stretch between breakdowns has its own random start and contributes its own improbability.
@@ -186,7 +266,7 @@ class Recurrence:
         offsets = np.geomspace(epsilon, 1e3, 64, dtype=scale.dtype)
         mu = top[:, None] / unit + offsets
         chance = 0.5 * np.log(2 * self.basis.shape[2] / np.pi)  # log √(2N/π)
-        growth = np.full_like(mu, np.log(self.randomness))
+        growth = np.zeros_like(mu)
         evidence, best = np.zeros_like(mu), np.zeros_like(mu)
         pivot, before = np.ones_like(mu), np.zeros((len(top), 1), scale.dtype)
         for j in range(self.steps):
@@ -198,7 +278,7 @@ class Recurrence:
             evidence = np.where(restart, evidence + best, evidence)
             best, growth = np.where(restart, 0, best), np.where(restart, 0, growth)
             before = np.where(restart, 0, before)
-        reached = evidence + best >= -np.log(FAILURE_PROBABILITY)
+        reached = evidence + best >= -np.log(failure)
         return np.where(reached.any(axis=1), offsets[reached.argmax(axis=1)] * scale, np.inf)
 
 

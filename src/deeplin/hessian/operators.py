@@ -7,7 +7,7 @@ coordinates of its range), and otherwise one by automatic differentiation.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import equinox as eqx
@@ -17,14 +17,15 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
 
-from deeplin.errors import InputError
+from deeplin.errors import InputError, shown
 from deeplin.hessian.torch_loss import TorchHessian, TorchLoss
 from deeplin.networks import (
     Loss,
     Network,
     batch_last,
-    check_fits,
+    check_pair,
     linear_gradient,
     linear_risk,
     risk_and_data,
@@ -32,6 +33,7 @@ from deeplin.networks import (
 from deeplin.networks.network import no_parameters
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
+from deeplin.problems.linear_maps import as_columns, as_map
 
 
 def is_module(value: Any) -> bool:
@@ -40,28 +42,27 @@ def is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
+def is_operator(value: Any) -> TypeGuard[LinearOperator]:
+    """Return whether this is a SciPy operator, or a PyTorch one that can become one."""
+    return isinstance(value, LinearOperator) or hasattr(value, "to_scipy")
+
+
 def own_risk(loss: Loss, tree: PyTree) -> Array:
     """Return a user-defined loss as a risk function whose data is the loss."""
     return loss(tree)
 
 
 def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
-    """Raise unless there is a Hessian of this problem (or loss) at this network (or pytree)."""
-    if isinstance(problem, Problem):
-        if not isinstance(tree, Network):
+    """Raise unless this is a problem with a network, or a loss with its parameters."""
+    if is_operator(problem):
+        if tree is not None:
             raise InputError(
-                f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. Pass "
-                "a Network (deeplin.from_torch makes one of a PyTorch module), or a loss function "
-                "with its own parameters (for a PyTorch module a deeplin.TorchLoss)."
+                f"network is {shown(tree)}; an operator is passed alone (it holds its parameters)."
             )
-        check_fits(problem, tree)
     elif isinstance(problem, TorchLoss) and not is_module(tree):
         raise InputError(f"a TorchLoss needs a torch.nn.Module; received {type(tree).__name__}.")
-    elif not callable(problem):
-        raise InputError(
-            f"received {type(problem).__name__}; pass a Problem, or a function from the "
-            "parameters to a scalar loss."
-        )
+    else:
+        check_pair(problem, tree)
 
 
 def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
@@ -72,13 +73,25 @@ def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     """Return the trained part of a pytree, and the function that puts it back.
 
-    In a Network the weights (and biases) are trained and the read-out is fixed; in any other pytree
-    every floating-point array is trained.
+    In a Network weights and biases are trained and the read-out is fixed; in any other pytree every
+    floating-point array is trained.
     """
     if isinstance(tree, Network):
-        return tree.parameters, tree.with_parameters
+        structure = jax.tree.structure(tree)
+        fixed = jax.tree.leaves(tree.readout)  # the last leaf, if there is one
+        return tree.parameters, lambda arrays: jax.tree.unflatten(structure, [*arrays, *fixed])
     trained, fixed = eqx.partition(tree, eqx.is_inexact_array)
     return trained, lambda arrays: eqx.combine(arrays, fixed)
+
+
+def subject(problem: Any, tree: PyTree) -> PyTree:
+    """Return what has a Hessian: a batch of pytrees, or the Hessian of a module or an operator."""
+    check_subject(problem, tree)
+    if is_operator(problem):
+        return OperatorHessian(problem)
+    if is_module(tree):
+        return TorchHessian(problem, tree)
+    return as_batch(tree)
 
 
 def as_batch(tree: PyTree) -> PyTree:
@@ -90,9 +103,8 @@ def as_batch(tree: PyTree) -> PyTree:
 
 def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Return the number of trees in a batch, of parameters of each, and their precision."""
-    if is_module(trees):
-        module = TorchHessian(None, trees)
-        return module.shape, module.precision
+    if isinstance(trees, (OperatorHessian, TorchHessian)):
+        return trees.shape, trees.precision
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
         raise no_parameters(trees)
@@ -101,14 +113,18 @@ def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})
 
 
-def unflatten(network: PyTree, vectors: ArrayLike) -> Any:
+def unflatten(
+    network: PyTree, vectors: ArrayLike, *, include: str | Sequence[str] | None = None
+) -> Any:
     """Return vectors over the flattened parameters in the shape of the parameters.
 
-    Arguments:
-        network: one `Network` (the result is a tuple like its weights), a PyTorch module (a
-            dictionary of tensors by name) or any other pytree (one like it).
-        vectors: one vector, such as `sharpness(...).vector`, or several with leading axes, such as
+    Args:
+        network: One `Network` (the result is a tuple like its `parameters`: the weights, then the
+            biases), a PyTorch module (a dictionary of tensors by name) or any other pytree (one
+            like it).
+        vectors: One vector, such as `sharpness(...).vector`, or several with leading axes, such as
             `hessian_spectrum(...).vectors`: the arrays then have these axes first.
+        include: Names of the module's parameters, as in `TorchLoss`.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -120,11 +136,12 @@ def unflatten(network: PyTree, vectors: ArrayLike) -> Any:
     ```
     """
     rows = np.asarray(vectors)
-    size = extent(network if is_module(network) else as_batch(network))[0][1]
+    module = TorchHessian(None, network, include) if is_module(network) else None
+    size = extent(as_batch(network) if module is None else module)[0][1]
     if rows.ndim == 0 or rows.shape[-1] != size:
         raise InputError(f"vectors has shape {rows.shape}; pass {size} numbers in the last axis.")
-    if is_module(network):
-        return TorchHessian(None, network).named(rows)
+    if module is not None:
+        return module.named(rows)
     trained, _ = parameters(network)
     arrays, structure = jax.tree.flatten(trained)
     cuts = np.cumsum([array.size for array in arrays])[:-1]
@@ -137,7 +154,7 @@ def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array],
     """Return ∇R as a function of the flat parameters, and the flat parameters of `tree`."""
     trained, rebuild = parameters(tree)
     vector, unravel = ravel_pytree(trained)
-    if risk is linear_risk and tree.biased is None:  # cheaper than reverse mode
+    if risk is linear_risk:  # cheaper than reverse mode
         return lambda x: ravel_pytree(linear_gradient(data, rebuild(unravel(x))))[0], vector
     return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
 
@@ -180,6 +197,46 @@ class AutodiffHessian:
         return [leaf[0].size for leaf in jax.tree.leaves(parameters(self.trees)[0])]
 
 
+class OperatorHessian:
+    """A symmetric SciPy `LinearOperator` as a Hessian, for a batch of one.
+
+    Vectors are in double precision, so that only the rounding of the operator matters.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, operator: Any):
+        operator = operator.to_scipy() if hasattr(operator, "to_scipy") else operator
+        rows, columns = operator.shape
+        if rows != columns:
+            raise InputError(f"the operator has shape {operator.shape}; pass a symmetric one.")
+        given = np.dtype(np.float64 if operator.dtype is None else operator.dtype)
+        if given.kind not in "biuf":
+            raise InputError(f"the operator has dtype {given}; pass one of real numbers.")
+        self.operator, self.shape, self.sizes = operator, (1, rows), [rows]
+        self.precision = np.dtype(np.float32 if given.itemsize < 8 else np.float64)
+
+    def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return Av, a row for each of the members (all of which are the one operator)."""
+        images = [self.operator.matvec(vector) for vector in vectors]
+        return np.stack(images).astype(self.dtype).reshape(len(members), -1)
+
+    def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return flat vectors of parameters, which here are the coordinates themselves."""
+        return coordinates
+
+    project = expand
+
+    def matrices(self) -> np.ndarray:
+        """Return the matrix, (1, N, N), by one product for each row."""
+        rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
+        return rows[None].astype(self.precision)
+
+    def gradients(self) -> np.ndarray:
+        """Return NaN: an operator knows no gradient."""
+        return np.full(self.shape, np.nan)
+
+
 class ReducedHessian:
     """The Hessians of linear networks with one output in the coordinates of their range.
 
@@ -201,7 +258,8 @@ class ReducedHessian:
         readout = None if readout is None else np.asarray(readout, self.dtype)
         backward = backward_products(self.weights, readout)
         self.curvature = (2 * problem.covariance).astype(self.dtype)
-        start = problem.value_and_gradient(backward[0])[1].astype(self.dtype)
+        slope = problem.value_and_gradient(as_map(backward[0]))[1]
+        start = as_columns(slope, problem.outputs).astype(self.dtype)
         self.left = [_normalized(v[..., 0]) for v in backward[1:]]
         self.right = [_normalized(u[..., 0]) for u in forward_products(self.weights, start)]
         sizes = [size for weight in weights for size in weight.shape[-2:]]
@@ -272,15 +330,14 @@ def _times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
-FullHessian = AutodiffHessian | TorchHessian
+FullHessian = AutodiffHessian | OperatorHessian | TorchHessian
 Hessian = FullHessian | ReducedHessian
 
 
 def full_hessian(problem: Problem | Loss, trees: PyTree) -> FullHessian:
-    """Return the Hessian over all parameters of each tree of a batch, or of a module."""
-    if is_module(trees):
-        assert not isinstance(problem, Problem)
-        return TorchHessian(problem, trees)
+    """Return the Hessian over all parameters of what `subject` returned."""
+    if isinstance(trees, (OperatorHessian, TorchHessian)):
+        return trees
     return AutodiffHessian(problem, trees)
 
 
@@ -328,19 +385,21 @@ def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Call
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
     """Return whether these are linear networks with squared loss, for which closed forms apply."""
     known = isinstance(problem, Problem) and isinstance(tree, Network)
-    return (
-        known and tree.activation == "linear" and tree.biased is None and problem.loss == "squared"
-    )
+    return known and tree.activation == "linear" and problem.loss == "squared"
 
 
 def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:
-    """Return whether these are linear networks with one output whose Hessian is singular.
+    """Return whether these are linear networks, with one output and no biases, of singular Hessian.
 
     The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
     the directions of eigenvalue zero that reduced coordinates add change nothing.
     """
     one_output = is_linear(problem, networks) and networks.outputs == 1
-    return one_output and any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
+    return (
+        one_output
+        and networks.biases is None
+        and any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
+    )
 
 
 @eqx.filter_jit

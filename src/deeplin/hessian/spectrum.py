@@ -1,290 +1,41 @@
-"""The sharpness and other eigenvalues of the Hessian by several methods, with their vectors."""
+"""The largest eigenvalues of the Hessian with their vectors, and the blocks of its layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer, PyTree, Shaped
+from jaxtyping import Float, PyTree
+from scipy.sparse.linalg import LinearOperator
 
-from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.errors import InputError, whole_number
 from deeplin.hessian import lanczos
-from deeplin.hessian.exact import ROUNDING, Tangent, exact, gauss_newton, may_be_exact
+from deeplin.hessian._sharpness import resolved_tolerance
+from deeplin.hessian.exact import ROUNDING, Tangent, gauss_newton
 from deeplin.hessian.operators import (
-    AutodiffHessian,
     Hessian,
     ReducedHessian,
-    as_batch,
-    check_subject,
     eigen,
     extent,
     full_hessian,
     has_reduced_hessian,
     hessian_of,
     is_linear,
+    subject,
 )
-from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
+from deeplin.networks import Layout, Loss, Network, explain_loss_errors, gap_and_gradient
+from deeplin.networks.network import as_seen
 from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
 
-DENSE_LIMIT = 100
-"""Number of parameters up to which `sharpness` uses the dense matrix."""
 DENSE_SPECTRUM_LIMIT = 400
 """Size up to which `hessian_spectrum` forms the matrix and computes all of its eigenvalues."""
 PIECE_SIZE = 64
 """Number of networks whose matrices are in memory at the same time."""
-
-
-@dataclass(frozen=True)
-class Sharpness:
-    """An extreme eigenvalue of the Hessian (FM-sharp) with a bound of its error.
-
-    For a batch of networks `value`, `error`, `converged` and `products` are arrays with one entry
-    for each network, and `vector` has one row for each.
-    """
-
-    value: float | Float[np.ndarray, " batch"]
-    """The eigenvalue: algebraically the largest, or the smallest on request."""
-    error: float | Float[np.ndarray, " batch"]
-    """The true eigenvalue is within this distance of `value`, rounding included."""
-    method: str | Shaped[np.ndarray, " batch"]
-    """`exact`, `lanczos`, `dense` or `power`; an array if the networks of a batch differ."""
-    converged: bool | Bool[np.ndarray, " batch"]
-    """Whether `error` is within the tolerance."""
-    vector: np.ndarray | None = field(default=None, repr=False)
-    """A unit eigenvector over the flattened parameters, where the method finds one."""
-    products: int | Integer[np.ndarray, " batch"] = 0
-    """Hessian-vector products used."""
-
-
-@validated
-def sharpness(
-    problem: Problem | Loss,
-    network: PyTree,
-    *,
-    method: str = "auto",
-    which: str = "largest",
-    tolerance: float | None = None,
-    start: PyTree = None,
-    key: Array | None = None,
-    steps: int = 20,
-    max_products: int = 500,
-) -> Sharpness:
-    """Return the largest (or smallest) eigenvalue of the Hessian of the risk (FM-sharp).
-
-    S(W) = λ_max(∇²R(W)), together with a bound of the error.
-
-    Arguments:
-        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
-            a PyTorch module a `TorchLoss`.
-        network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
-            arrays), or for a user-defined loss any pytree of parameters, or a PyTorch module.
-        method: `exact` (X-1: a small matrix, for linear networks at minimizers; the error says how
-            far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
-            differentiation, small networks), `power` (the papers' iteration of `steps` products,
-            for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
-            dense or Lanczos by size.
-        which: `largest` or `smallest`, algebraically.
-        tolerance: requested error relative to the norm of the Hessian; by default two thirds of the
-            digits of the precision.
-        start: a guess of the eigenvector (flattened parameters), used by `lanczos` and `power`.
-        key: random key of the start vector.
-        max_products: maximum number of products in Lanczos (`converged` is then False).
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, 0])
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
-    s = dl.sharpness(problem, net)
-    s.value, s.error, s.method
-    ```
-
-    References: FM eq. (7); X-1.
-    """
-    if method not in METHODS:
-        raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
-    with explain_loss_errors(problem, network):
-        check_subject(problem, network)
-        trees = as_batch(network)
-        shape, dtype = extent(trees)
-        if which not in ("largest", "smallest"):
-            raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
-        request = _Request(
-            problem,
-            trees,
-            shape,
-            dtype,
-            which,
-            _tolerance(tolerance, dtype),
-            _start(start, shape, dtype),
-            0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32)),
-            whole_number("steps", steps),
-            whole_number("max_products", max_products),
-        )
-        result = METHODS[method](request)
-    if isinstance(network, Network) and network.batch is not None:
-        return result
-    vector = None if result.vector is None else result.vector[0]
-    single = (result.value, result.error, result.converged, result.products)
-    value, error, converged, count = (np.broadcast_to(item, 1)[0].item() for item in single)
-    return Sharpness(value, error, result.method, converged, vector, count)
-
-
-def _tolerance(given: float | None, dtype: np.dtype) -> float:
-    """Return the requested error; by default two thirds of the digits of the precision."""
-    default = float(np.finfo(dtype).eps) ** (2 / 3)
-    return positive_number("tolerance", default if given is None else given)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """One call of `sharpness` on a batch of parameters."""
-
-    problem: Any
-    trees: PyTree
-    shape: tuple[int, int]
-    """Networks in the batch, parameters of each."""
-    dtype: np.dtype
-    which: str
-    tolerance: float
-    start: np.ndarray | None
-    seed: int
-    steps: int
-    max_products: int
-
-    @property
-    def sign(self) -> int:
-        """−1 where the smallest eigenvalue of H is found as the largest of −H."""
-        return 1 if self.which == "largest" else -1
-
-    def part(self, members: np.ndarray) -> _Request:
-        """Return the same request for some networks of the batch."""
-        trees = jax.tree.map(lambda leaf: leaf[members], self.trees)
-        start = None if self.start is None else self.start[members]
-        return replace(self, trees=trees, start=start, shape=(len(members), self.shape[1]))
-
-
-def _exact(request: _Request) -> Sharpness:
-    if not is_linear(request.problem, request.trees):
-        raise InputError(
-            "method 'exact' is for linear networks on a Problem with squared loss (X-1); pass "
-            "method='lanczos'."
-        )
-    value, error = exact(request.problem, request.trees, request.which)
-    error = np.where(np.isnan(error), np.inf, error)
-    return Sharpness(value, error, "exact", error <= request.tolerance * np.abs(value))
-
-
-def _lanczos(request: _Request) -> Sharpness:
-    hessian = hessian_of(request.problem, request.trees)
-    everyone = np.arange(request.shape[0])
-    guess = None if request.start is None else hessian.project(everyone, request.start)
-    found = _by_products(replace(request, start=guess), hessian)
-    assert found.vector is not None
-    vector = hessian.expand(everyone, found.vector)
-    nothing = np.flatnonzero(np.linalg.norm(vector, axis=1) < 0.5)
-    if len(nothing):  # eigenvalue zero, found in redundant coordinates
-        part = request.part(nothing)
-        vector[nothing] = _by_products(part, AutodiffHessian(part.problem, part.trees)).vector
-    return replace(found, vector=vector / np.linalg.norm(vector, axis=1, keepdims=True))
-
-
-def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
-    found = lanczos.largest(
-        lambda members, vectors: request.sign * hessian(members, vectors),
-        hessian.shape,
-        hessian.dtype,
-        seed=request.seed,
-        guess=request.start,
-        tolerance=request.tolerance,
-        max_products=request.max_products,
-    )
-    converged = found.error <= request.tolerance * found.scale
-    value = request.sign * found.value
-    return Sharpness(value, found.error, "lanczos", converged, found.vector, found.products)
-
-
-def _dense(request: _Request) -> Sharpness:
-    values, vectors, error = eigen(full_hessian(request.problem, request.trees).matrices())
-    index = -1 if request.which == "largest" else 0
-    converged = error <= request.tolerance * np.abs(values).max(axis=1)
-    count = request.shape[1]
-    return Sharpness(values[:, index], error, "dense", converged, vectors[:, :, index], count)
-
-
-def _power(request: _Request) -> Sharpness:
-    if request.which == "smallest":
-        raise InputError(
-            "method 'power' finds the eigenvalue of largest modulus; pass method='lanczos' for "
-            "the smallest."
-        )
-    start = request.start
-    if start is None:
-        draw = np.random.default_rng(request.seed).standard_normal(request.shape[1])
-        start = np.broadcast_to(draw.astype(request.dtype), request.shape)
-    hessian = full_hessian(request.problem, request.trees)
-    everyone = np.arange(request.shape[0])
-    image = vector = start
-    for _ in range(request.steps):
-        length = np.linalg.norm(image, axis=1, keepdims=True)
-        vector = image / np.maximum(length, np.finfo(request.dtype).tiny)
-        image = hessian(everyone, vector)
-    value = np.sum(vector * image, axis=1)
-    residual = np.linalg.norm(image - value[:, None] * vector, axis=1)
-    converged = residual <= request.tolerance * np.abs(value)
-    return Sharpness(value, residual, "power", converged, vector, request.steps)
-
-
-def _auto(request: _Request) -> Sharpness:
-    """Return exact values where their error allows, the others dense or by Lanczos."""
-    general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
-    problem, trees = request.problem, request.trees
-    if not is_linear(problem, trees) or not may_be_exact(problem, trees, request.tolerance):
-        return general(request)
-    result = _exact(request)
-    members = np.flatnonzero(~np.asarray(result.converged))
-    if len(members) == 0:
-        return result
-    if len(members) == request.shape[0]:
-        return general(request)
-    padded = members
-    if general is _dense or not has_reduced_hessian(request.problem, request.trees):
-        # Round up to a power of two, to compile few shapes.
-        padded = np.resize(members, 1 << (len(members) - 1).bit_length())
-    other = general(request.part(padded))
-    columns = {
-        name: np.array(np.broadcast_to(getattr(result, name), request.shape[0]))
-        for name in ("value", "error", "method", "converged", "products")
-    }
-    columns["method"] = columns["method"].astype("<U8")
-    for name, column in columns.items():
-        column[members] = np.broadcast_to(getattr(other, name), len(padded))[: len(members)]
-    return Sharpness(**columns)
-
-
-def _start(start: PyTree, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
-    if start is None:
-        return None
-    vectors = np.asarray(start, dtype).reshape(-1, np.shape(start)[-1] if np.ndim(start) else 1)
-    if vectors.shape[1] != shape[1] or len(vectors) not in (1, shape[0]):
-        raise InputError(
-            f"start has shape {np.shape(start)}; pass a vector of the {shape[1]} flattened "
-            f"parameters, or one for each of the {shape[0]} network(s)."
-        )
-    return np.broadcast_to(vectors, shape)
-
-
-METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense, "power": _power}
-
-
-# --- several eigenvalues -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -320,10 +71,9 @@ class HessianSpectrum:
         return replace(self, **{n: a if a is None else function(a) for n, a in arrays.items()})
 
 
-@validated
 def hessian_spectrum(
-    problem: Problem | Loss,
-    network: PyTree,
+    problem: Problem | Loss | LinearOperator,
+    network: PyTree = None,
     *,
     count: int = 5,
     tolerance: float | None = None,
@@ -335,13 +85,17 @@ def hessian_spectrum(
     linear networks with one output in the coordinates of its range; beyond 400 dimensions
     Lanczos finds one eigenvalue after another, each certified.
 
-    Arguments:
-        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
-            a PyTorch module a `TorchLoss`.
-        network: a `Network` or a batch of them, or for a user-defined loss any pytree, or a PyTorch
+    Args:
+        problem: A `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
+            a PyTorch module a `TorchLoss`; or a symmetric SciPy `LinearOperator`, passed alone.
+        network: A `Network` or a batch of them, or for a user-defined loss any pytree, or a PyTorch
             module.
-        count: number of eigenvalues, largest first.
-        tolerance: requested error relative to the norm of the Hessian.
+        count: Number of eigenvalues, largest first.
+        tolerance: Requested error relative to the norm of the Hessian.
+
+    Returns:
+        `HessianSpectrum`: values, errors and vectors, the share of the gradient along each vector,
+        the trace, and the largest eigenvalue of each layer's block.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -352,9 +106,8 @@ def hessian_spectrum(
     h.values, h.errors, h.vectors.shape, h.trace, h.layers
     ```
     """
-    check_subject(problem, network)
     with explain_loss_errors(problem, network):
-        result = spectra(problem, as_batch(network), count=count, tolerance=tolerance)
+        result = spectra(problem, subject(problem, network), count=count, tolerance=tolerance)
     batched = isinstance(network, Network) and network.batch is not None
     return result if batched else result.member(0)
 
@@ -369,7 +122,7 @@ def spectra(
         raise InputError(
             f"count is {count}; the Hessian has {size} eigenvalues, pass at most that."
         )
-    tolerance = _tolerance(tolerance, dtype)
+    tolerance = resolved_tolerance(tolerance, dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         found = _at_minimizers(problem, trees, count, tolerance)
         if found is None:
@@ -386,10 +139,10 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
     """Return X-1 with vectors √(2/μ) V_k Yᵀ B_kᵀ, or None if a network is not at a minimizer."""
     if not is_linear(problem, trees):
         return None
-    rank, outputs = problem.spectrum.coordinates.shape
+    rank, outputs = as_seen(problem, trees).spectrum.coordinates.shape
     if count > rank * outputs:
         return None
-    tangent = Tangent.of(problem, *host_arrays(trees))
+    tangent = Tangent.of(problem, trees)
     matrices, error = gauss_newton(tangent)
     if not np.all(np.isfinite(error)):
         return None
@@ -400,8 +153,7 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
     values, small = values[:, : -count - 1 : -1], small[:, :, : -count - 1 : -1]
     images = small.mT.reshape(len(values), count, rank, outputs)
     pairs = zip(tangent.backward[1:], tangent.forward, strict=True)
-    layers = [v[:, None] @ images.mT @ b[:, None].mT for v, b in pairs]
-    vectors = np.concatenate([layer.reshape(len(values), count, -1) for layer in layers], axis=2)
+    vectors = tangent.flat([v[:, None] @ images.mT @ b[:, None].mT for v, b in pairs])
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     return values, np.repeat(error[:, None], count, axis=1), vectors, "exact"
 
@@ -499,8 +251,9 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """Return ∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
         return full_hessian(problem, trees).gradients()
-    _, layers = gap_and_gradient(problem, jax.tree.map(np.asarray, trees))
-    return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
+    risk = as_seen(problem, trees).risk_of_columns
+    _, slopes = gap_and_gradient(risk, jax.tree.map(np.asarray, trees))
+    return np.concatenate([slope.reshape(len(slope), -1) for slope in slopes], axis=1)
 
 
 def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -509,7 +262,7 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """
     if is_linear(problem, trees):
-        tangent = Tangent.of(problem, *host_arrays(trees))
+        tangent = Tangent.of(problem, trees)
         squares, tops = [], []
         for pair in zip(tangent.backward[1:], tangent.forward, strict=True):
             left, right = (singular_values(matrix) ** 2 for matrix in pair)
@@ -519,7 +272,9 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
     if extent(trees)[0][1] > DENSE_SPECTRUM_LIMIT:
         return None, None
     hessian = full_hessian(problem, trees)
-    matrices, cuts = hessian.matrices(), np.cumsum([0, *hessian.sizes])
-    blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
+    matrices, sizes = hessian.matrices(), hessian.sizes
+    layers = Layout.of(trees).layers if isinstance(trees, Network) else range(len(sizes))
+    owner = np.repeat(layers, sizes)  # of each parameter
+    blocks = [matrices[:, owner == k][:, :, owner == k] for k in np.unique(owner)]
     tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
     return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)

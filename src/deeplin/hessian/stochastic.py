@@ -9,11 +9,11 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, PyTree
 from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
 
-from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
-from deeplin.execution import check_interrupt, interruptible
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.hessian.lanczos import Recurrence
-from deeplin.hessian.operators import FullHessian, as_batch, check_subject, full_hessian
+from deeplin.hessian.operators import FullHessian, full_hessian, subject
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 
@@ -31,21 +31,23 @@ class Trace(NamedTuple):
     """Products of Hessian and vector used."""
 
 
-@validated
-@interruptible
 def hessian_trace(
-    problem: Problem | Loss, network: PyTree, *, samples: int = 100, seed: int = 0
+    problem: Problem | Loss | LinearOperator,
+    network: PyTree = None,
+    *,
+    samples: int = 100,
+    seed: int = 0,
 ) -> Trace:
     """Estimate the trace of the Hessian of the risk (Hutchinson): the mean of zᵀHz, z_i = ±1.
 
     The variance of a sample is 2(‖H‖_F² − Σ H_ii²). With at most `samples` parameters the diagonal
     is computed instead, and the error is 0.
 
-    Arguments:
-        problem: a `Problem`, a loss or a `TorchLoss`, as for `sharpness`.
-        network: one `Network`, pytree of parameters or PyTorch module.
-        samples: number of random vectors, at least 2; each needs one product.
-        seed: of the random vectors.
+    Args:
+        problem: A `Problem`, a loss, a `TorchLoss` or an operator, as for `sharpness`.
+        network: One `Network`, pytree of parameters or PyTorch module.
+        samples: Number of random vectors, at least 2; each needs one product.
+        seed: Seed of the random vectors.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -96,11 +98,9 @@ class SpectralDensity:
         return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))
 
 
-@validated
-@interruptible
 def spectral_density(
-    problem: Problem | Loss,
-    network: PyTree,
+    problem: Problem | Loss | LinearOperator,
+    network: PyTree = None,
     *,
     samples: int = 10,
     steps: int = 60,
@@ -112,12 +112,12 @@ def spectral_density(
     Σ_i ⟨v, u_i⟩² δ(λ_i): it integrates polynomials of degree 2m − 1 exactly, and its mean over v is
     the density of all N eigenvalues.
 
-    Arguments:
-        problem: a `Problem`, a loss or a `TorchLoss`, as for `sharpness`.
-        network: one `Network`, pytree of parameters or PyTorch module.
-        samples: number of random starts, at least 2.
-        steps: products for each start.
-        seed: of the random vectors.
+    Args:
+        problem: A `Problem`, a loss, a `TorchLoss` or an operator, as for `sharpness`.
+        network: One `Network`, pytree of parameters or PyTorch module.
+        samples: Number of random starts, at least 2.
+        steps: Products for each start.
+        seed: Seed of the random vectors.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -138,7 +138,6 @@ def spectral_density(
             recurrence = Recurrence(hessian.shape, limit, hessian.dtype, start)
             for _ in range(limit):
                 recurrence.advance(lambda vectors: hessian(ONE, vectors))
-                check_interrupt()
             # after a breakdown the recurrence continues from another vector, which has no weight
             diagonal, off_diagonal = (row[0].astype(float) for row in recurrence.tridiagonal)
             if not np.isfinite(diagonal.sum() + off_diagonal.sum()):
@@ -148,15 +147,13 @@ def spectral_density(
     return SpectralDensity(points, weights, samples * limit)
 
 
-def _hessian_of_one(problem: Problem | Loss, network: PyTree) -> FullHessian:
-    check_subject(problem, network)
+def _hessian_of_one(problem: Problem | Loss | LinearOperator, network: PyTree) -> FullHessian:
     if isinstance(network, Network) and network.batch is not None:
         raise InputError(f"received a batch of {network.batch} networks; pass one at a time.")
     with explain_loss_errors(problem, network):
-        return full_hessian(problem, as_batch(network))
+        return full_hessian(problem, subject(problem, network))
 
 
 def _quadratic(hessian: FullHessian, vector: np.ndarray) -> float:
     """Return vᵀHv."""
-    check_interrupt()
     return float(vector @ hessian(ONE, vector[None])[0])

@@ -5,8 +5,9 @@ PyTorch is imported only where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
@@ -27,14 +28,16 @@ class TorchLoss:
     evaluated on the device where its parameters are; its mode, buffers and `.grad` and the state of
     PyTorch's random number generator are restored afterwards.
 
-    Arguments:
+    Args:
         loss: `loss(outputs, targets)`, a mean over the rows, such as `torch.nn.CrossEntropyLoss()`;
             one with `reduction="sum"` is summed over the batches instead.
-        data: a pair of tensors `(inputs, targets)`, or an iterable of such pairs, such as a
+        data: A pair of tensors `(inputs, targets)`, or an iterable of such pairs, such as a
             `DataLoader`, read once for each product. Inputs that are a tuple or a dictionary
             become the arguments of the module.
-        training: whether batch normalization and dropout act as in training (with the same random
+        training: Whether batch normalization and dropout act as in training (with the same random
             numbers each time); otherwise the module is evaluated as after `module.eval()`.
+        include: Names of the parameters over which the Hessian is taken, as patterns
+            (`"blocks.*"`, or several); by default all that require gradients.
 
     Any function from the module to a scalar tensor may be passed instead of a `TorchLoss`; the
     module is then evaluated in its current mode.
@@ -49,7 +52,14 @@ class TorchLoss:
     ```
     """
 
-    def __init__(self, loss: Callable[..., Any], data: Any, *, training: bool = False):
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        data: Any,
+        *,
+        training: bool = False,
+        include: str | Sequence[str] | None = None,
+    ):
         torch = _torch()
         if not callable(loss):
             raise InputError(f"loss is {shown(loss)}; pass a function loss(outputs, targets).")
@@ -61,7 +71,7 @@ class TorchLoss:
             raise InputError(
                 f"data is {shown(data)}; pass a pair (inputs, targets) of tensors or a DataLoader."
             )
-        self.loss, self.training = loss, training
+        self.loss, self.training, self.include = loss, training, include
         self.batches = list(data) if isinstance(data, Iterator) else data
         self.summed = getattr(loss, "reduction", "mean") == "sum"
 
@@ -100,6 +110,29 @@ class TorchLoss:
         return self.loss(outputs, targets)
 
 
+def closure_parameters(closure: Callable[[], Any]) -> Any:
+    """Return a module that holds the parameters on which the loss of a closure depends."""
+    torch = _torch()
+    value = closure()
+    if not torch.is_tensor(value) or value.grad_fn is None:
+        raise InputError(
+            f"the closure returns {shown(value)}; it must return the loss as a PyTorch tensor, "
+            "without `.item()` or `.detach()`."
+        )
+    leaves, seen, pending = [], set(), [value.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            if hasattr(node, "variable"):
+                leaves.append(node.variable)
+            pending += [below for below, _ in node.next_functions]
+    module = torch.nn.Module()
+    named = [(f"parameter {place}", leaf) for place, leaf in enumerate(leaves)]
+    module.named_parameters = lambda: named  # leaves may be plain tensors
+    return module
+
+
 def _on_device(part: Any, device: Any) -> Any:
     """Return tensors and NumPy arrays on a device, including those in nested containers."""
     torch = _torch()
@@ -124,12 +157,24 @@ class TorchHessian:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, loss: TorchLoss | Callable[[Any], Any] | None, module: Any):
+    def __init__(
+        self,
+        loss: TorchLoss | Callable[[Any], Any] | None,
+        module: Any,
+        include: str | Sequence[str] | None = None,
+    ):
         torch = _torch()
         self.loss, self.module = loss, module
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise InputError("no parameter of the module requires gradients; pass one with some.")
+        include = loss.include if isinstance(loss, TorchLoss) else include
+        if include is not None:
+            patterns = [include] if isinstance(include, str) else list(include)
+            names = ", ".join(name for name, _ in named)
+            named = [pair for pair in named if any(fnmatchcase(pair[0], p) for p in patterns)]
+            if not named:
+                raise InputError(f"include is {include!r}; pass patterns of the names {names}.")
         self.names, self.parameters = zip(*named, strict=True)
         for name, parameter in named:
             if isinstance(parameter, torch.nn.parameter.UninitializedParameter):

@@ -1,6 +1,6 @@
 """Sharpness along a trajectory: each record starts from the eigenvectors of the record before.
 
-Networks are tracked in chunks, all records of a chunk by one compiled loop (see `following`), and
+Networks are tracked in chunks, all records of a chunk by one compiled loop (see `lobpcg`), and
 chunks are distributed over threads. At every 16th record a larger eigenvalue is sought; where one
 is found, or where the vector turns, it is tracked backwards through the earlier records.
 """
@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from deeplin.errors import InputError, positive_number, shown, validated, whole_number
+from deeplin.errors import InputError, positive_number, shown, whole_number
 from deeplin.execution import map_in_threads
-from deeplin.hessian.following import TrackingState, begin, follow, rounding
+from deeplin.hessian.lobpcg import TrackingState, begin, follow, rounding
 from deeplin.hessian.operators import (
     as_batch,
     autodiff_hessian,
@@ -32,11 +32,9 @@ from deeplin.hessian.operators import (
     surface,
 )
 from deeplin.hessian.spectrum import HessianSpectrum, spectra
-from deeplin.networks import Loss, Network, explain_loss_errors
+from deeplin.networks import Loss, Network, batch_last, explain_loss_errors
 from deeplin.problems import Problem
 
-NARROW = 16
-"""Width up to which linear networks are tracked with the batch axis last."""
 CHUNK = 16
 """Number of networks tracked together; smaller chunks are padded, so that results do not depend on
 the batch."""
@@ -64,9 +62,9 @@ class Tracked(NamedTuple):
 class SharpnessTracker:
     """Tracker of the sharpness of a batch of networks, called repeatedly during training.
 
-    Arguments:
-        problem: a `Problem` or a loss, as for `sharpness`.
-        tolerance: relative accuracy of the value, down to 1e-12 in double precision. The residual
+    Args:
+        problem: A `Problem` or a loss, as for `sharpness`.
+        tolerance: Relative accuracy of the value, down to 1e-12 in double precision. The residual
             ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
 
     A second eigenvector is kept, in case its eigenvalue becomes the largest. An eigenvalue that
@@ -106,7 +104,8 @@ class SharpnessTracker:
         """Return the same; `live` if later records cannot correct what is found late."""
         count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
         if not self.chunks:
-            narrow = is_linear(self.problem, records) and max(records.widths) <= NARROW
+            narrow = is_linear(self.problem, records) and records.biases is None
+            narrow = narrow and max(records.widths) <= batch_last.NARROW
             layout = _Narrow if narrow else _General
             size = CHUNK if narrow else -(-batch // -(-batch // CHUNK))
             for first in range(0, batch, size):
@@ -121,7 +120,6 @@ class SharpnessTracker:
         return found
 
 
-@validated
 def sharpness_along(
     problem: Problem | Loss,
     trajectory: PyTree,
@@ -336,7 +334,7 @@ class _Narrow(_Chunk):
         d, outputs = self.problem.dimension, self.problem.outputs
         curvature, optimum = np.zeros((width, width), dtype), np.zeros((outputs, width), dtype)
         curvature[:d, :d] = 2 * self.problem.covariance
-        optimum[:, :d] = self.problem.optimum.reshape(d, -1).T
+        optimum[:, :d] = self.problem.optimum_columns.T
         data = curvature, optimum
         return narrow_hessian, data, len(records.weights) * width**2, dtype
 

@@ -16,6 +16,10 @@ from jaxtyping import Array, Float
 
 Layers = Sequence[Float[Array, "_ _ b"]]
 Rows = Float[Array, "q _ b"]
+NARROW = 12
+"""Widest layer of networks for which training and the tracking of sharpness have the batch axis
+last. The choice depends on the shape of the networks alone. If it depended on the size of the
+batch, results would depend in their last digits on how runs are grouped."""
 UNROLLED = 12
 """Depth up to which a loop over layers is unrolled: this is faster, but compiles more slowly."""
 

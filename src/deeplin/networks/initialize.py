@@ -2,13 +2,14 @@
 
 Each random initialization accepts a batch of keys (and of scales) and then returns a batch of
 networks. Every draw depends only on its own key, so results do not depend on how runs are grouped.
+Weights are float64; `dtype="float32"` rounds the same draw.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,30 @@ from jax.core import Tracer
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
+from deeplin.errors import (
+    InputError,
+    finite_array,
+    positive_number,
+    shown,
+    whole_number,
+)
 from deeplin.networks.network import Network
 from deeplin.problems import Problem
 
+__all__ = [
+    "gaussian",
+    "identity_middle",
+    "modified_identity",
+    "pytorch",
+    "rank_one",
+    "residual",
+    "start_by_name",
+    "unit_readout",
+    "zero_layer",
+]
+
+Drawn = TypeVar("Drawn", Network, Array)
+PRECISIONS = (np.dtype("float64"), np.dtype("float32"))
 STARTS = ("gaussian", "zero_layer", "residual", "identity")
 FRAMEWORK_STARTS = ("torch", "xavier", "he", "orthogonal")
 """Starts of PyTorch (`nn.Linear` and `nn.init`), whose size does not depend on the problem."""
@@ -28,9 +49,13 @@ SCALES = {"residual": 0.25, "identity": 0.01}
 """Scales that do not depend on the problem; the others follow the size of the solution."""
 
 
-@validated
 def gaussian(
-    key: Array, widths: Iterable[int], scale: ArrayLike, *, activation: str = "linear"
+    key: Array,
+    widths: Iterable[int],
+    scale: ArrayLike,
+    *,
+    activation: str = "linear",
+    dtype: Any = None,
 ) -> Network:
     """Draw layers of widths d_0, …, d_L with i.i.d. N(0, scale²) entries (FM-1).
 
@@ -47,13 +72,14 @@ def gaussian(
             scale * standard_normal(k, shape) for k, shape in zip(keys, shapes, strict=True)
         )
 
-    return Network(_draw(draw, key, scale), activation=activation)
+    return _in_precision(dtype, Network(_draw(draw, key, scale), activation=activation))
 
 
-@validated
-def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: int = 1) -> Network:
+def zero_layer(
+    key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: int = 1, dtype: Any = None
+) -> Network:
     """Draw Gaussian layers, one of them (counted from 1) zero; meets FM-A1 at small scales."""
-    net = gaussian(key, widths, scale)
+    net = gaussian(key, widths, scale, dtype=dtype)
     if not 1 <= whole_number("layer", layer) <= net.depth:
         raise InputError(f"layer is {layer}; pass a layer from 1 to {net.depth}.")
     weights = list(net.weights)
@@ -61,9 +87,14 @@ def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: in
     return Network(weights)
 
 
-@validated
 def residual(
-    key: Array, width: int, depth: int, scale: ArrayLike, readout: ArrayLike | None = None
+    key: Array,
+    width: int,
+    depth: int,
+    scale: ArrayLike,
+    readout: ArrayLike | None = None,
+    *,
+    dtype: Any = None,
 ) -> Network:
     """Draw W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialization).
 
@@ -76,26 +107,31 @@ def residual(
         eye, layers = np.eye(d, dtype=noise.dtype), range(0, L * d, d)
         return tuple(eye + noise[..., k : k + d, :] for k in layers)
 
-    return Network(_draw(draw, key, scale, zero_allowed=True), readout)
+    return _in_precision(
+        dtype, Network(_draw(draw, key, scale, zero_allowed=True), readout=readout)
+    )
 
 
-@validated
-def unit_readout(key: Array, width: int) -> Array:
+def unit_readout(key: Array, width: int, *, dtype: Any = None) -> Array:
     """Draw a uniformly random unit vector, the fixed read-out p of FM-4."""
     _key_dimensions(key)
     vector = standard_normal(key, (whole_number("width", width),))
-    return vector / jnp.linalg.norm(vector)
+    return _in_precision(dtype, vector / jnp.linalg.norm(vector))
 
 
-@validated
 def rank_one(
-    direction: ArrayLike, depth: int, *, widths=None, readout: ArrayLike | None = None
+    direction: ArrayLike,
+    depth: int,
+    *,
+    widths=None,
+    readout: ArrayLike | None = None,
+    dtype: Any = None,
 ) -> Network:
     """Return balanced aligned rank-one weights with product `direction`, FM's limit as ε → 0 (X-3).
 
     All layers have the same norm (‖w‖/‖p‖)^{1/L}; W_1 = σ u_1 ŵᵀ, W_k = σ u_k u_{k−1}ᵀ.
     """
-    w = jnp.asarray(direction)
+    w = jnp.asarray(direction, float)
     L = whole_number("depth", depth)
     readout = None if readout is None else jnp.asarray(readout)
     last = 1 if readout is None else len(readout)
@@ -109,12 +145,20 @@ def rank_one(
     target = norm if readout is None else norm / jnp.linalg.norm(readout)
     units = [w / norm, *(jnp.eye(m)[0] for m in widths[1:-1]), output]
     sigma = target ** (1 / L)
-    return Network([sigma * jnp.outer(units[k], units[k - 1]) for k in range(1, L + 1)], readout)
+    layers = [sigma * jnp.outer(units[k], units[k - 1]) for k in range(1, L + 1)]
+    return _in_precision(dtype, Network(layers, readout=readout))
 
 
-@validated
 def identity_middle(
-    key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: ArrayLike, beta: ArrayLike
+    key: Array,
+    inputs: int,
+    width: int,
+    outputs: int,
+    depth: int,
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    *,
+    dtype: Any = None,
 ) -> Network:
     """Draw W_1 ~ N(0, α²) and W_L ~ N(0, β²) entrywise, with identities in between (BO-D2.3)."""
     d, m, q = (
@@ -131,17 +175,16 @@ def identity_middle(
         middle = np.broadcast_to(np.eye(m, dtype=first.dtype), (*first.shape[:-2], m, m))
         return (first, *[middle] * (L - 2), last)
 
-    return Network(_draw(draw, key, 1.0))
+    return _in_precision(dtype, Network(_draw(draw, key, 1.0)))
 
 
-@validated
-def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
+def modified_identity(inputs: int, outputs: int, depth: int, *, dtype: Any = None) -> Network:
     """Return BO-mod-id: W_1 copies the input, W_L reads the last q of d+q units (Zou et al.)."""
     d, q = whole_number("inputs", inputs), whole_number("outputs", outputs)
     L = whole_number("depth", depth, minimum=2)
     m = d + q
     eye = jnp.eye(m)
-    return Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]])
+    return _in_precision(dtype, Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]]))
 
 
 def start_by_name(
@@ -162,8 +205,7 @@ def start_by_name(
     - `residual`: identity plus noise of this scale (default 0.25) and a read-out of norm one,
       random unless it is given;
     - `identity`: BO-D2.3 with α = scale (default 0.01) and β = 1;
-    - `torch`, `xavier`, `he`, `orthogonal`: as `framework_layers` draws them, times `scale`; for
-      one key.
+    - `torch`, `xavier`, `he`, `orthogonal`: as `pytorch` draws them, times `scale`, without biases.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -177,9 +219,9 @@ def start_by_name(
     m = whole_number("width", default_width(problem) if width is None else width)
     if name in FRAMEWORK_STARTS:
         factor = 1.0 if scale is None else positive_number("scale", scale)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        layers = framework_layers(name, rng, (d, *[m] * (L - 1), q))
-        return Network([factor * jnp.asarray(layer) for layer in layers], activation=activation)
+        widths = (d, *[m] * (L - 1), q)
+        network = pytorch(key, widths, name, biases=False, activation=activation)
+        return jax.tree.map(lambda leaf: factor * leaf, network)
     if name not in STARTS:
         known = ", ".join((*STARTS, *FRAMEWORK_STARTS))
         raise InputError(f"initialization is {name!r}; pass one of {known}.")
@@ -203,20 +245,55 @@ def start_by_name(
     return residual(key, d, L, scale, readout)
 
 
+def pytorch(
+    key: Array,
+    widths: Iterable[int],
+    kind: str = "torch",
+    *,
+    biases: bool = True,
+    activation: str = "linear",
+    dtype: Any = None,
+) -> Network:
+    """Draw a network as a user of PyTorch does: `nn.Linear` layers, with their biases.
+
+    With fan-in i and fan-out o the weights are, by `kind`: `torch` U(±1/√i), the default of
+    `nn.Linear`; `xavier` U(±√(6/(i+o))); `he` N(0, 2/i); `orthogonal` a uniformly random
+    (semi-)orthogonal matrix. Biases are U(±1/√i) in each case, because the functions of `nn.init`
+    are applied to the weights alone.
+
+    Args:
+        key: A key, or a batch of keys for a batch of networks.
+        widths: d_0, …, d_L.
+        kind: `torch`, `xavier`, `he` or `orthogonal`.
+        biases: Whether the layers have biases.
+        activation: Activation between the layers.
+        dtype: `"float32"` or `"float64"`.
+
+    ```python
+    import deeplin as dl, jax
+    net = dl.initialize.pytorch(jax.random.key(0), widths=(5, 8, 1), kind="xavier")
+    assert [bias.shape for bias in net.biases] == [(8,), (1,)]
+    ```
+    """
+    shapes, single = _shapes(widths), key.ndim == _key_dimensions(key)
+    words = np.asarray(jax.random.key_data(key))
+    drawn = []
+    for own in words[None] if single else words:
+        rng = np.random.default_rng(own.ravel())
+        weights = framework_layers(kind, rng, (shapes[0][1], *[o for o, _ in shapes]))
+        bounds = [1 / math.sqrt(i) for _, i in shapes]
+        offsets = [rng.uniform(-b, b, size=o) for b, (o, _) in zip(bounds, shapes, strict=True)]
+        drawn.append((weights, offsets if biases else [None] * len(shapes)))
+    weights, offsets = jax.tree.map(lambda *leaves: np.stack(leaves), *drawn)
+    if single:
+        weights, offsets = jax.tree.map(lambda leaf: leaf[0], (weights, offsets))
+    return _in_precision(dtype, Network(weights, offsets, activation=activation))
+
+
 def framework_layers(
     name: str, rng: np.random.Generator, widths: Iterable[int]
 ) -> list[np.ndarray]:
-    """Draw the layers of a start that PyTorch users have, for widths d_0, …, d_L.
-
-    With fan-in i and fan-out o: `torch` U(±1/√i), the default of `nn.Linear`; `xavier`
-    U(±√(6/(i+o))); `he` N(0, 2/i); `orthogonal` a uniformly random (semi-)orthogonal matrix.
-
-    ```python
-    import deeplin as dl, numpy as np
-    layers = dl.initialize.framework_layers("xavier", np.random.default_rng(0), (5, 8, 1))
-    assert [layer.shape for layer in layers] == [(8, 5), (1, 8)]
-    ```
-    """
+    """Draw the weights of `pytorch`, for widths d_0, …, d_L."""
     if name not in FRAMEWORK_STARTS:
         raise InputError(f"name is {name!r}; pass one of {', '.join(FRAMEWORK_STARTS)}.")
     layers = []
@@ -252,6 +329,15 @@ def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
     return drawn[..., :size].reshape(*drawn.shape[:-1], *shape)
 
 
+def _in_precision(dtype: Any, arrays: Drawn) -> Drawn:
+    """Return a network or an array in float32 or float64; as it is for None."""
+    if dtype is None:
+        return arrays
+    if dtype not in PRECISIONS:
+        raise InputError(f"dtype is {shown(dtype)}; pass 'float64' or 'float32'.")
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), arrays)
+
+
 def _split(key: Array, count: int) -> list[Array]:
     """Return the keys of `jax.random.split`, of which number i is also `fold_in(key, i)`.
 
@@ -280,6 +366,8 @@ def _is_threefry(key: Array) -> bool:
 
 
 def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
+    if not isinstance(widths, Iterable):
+        raise InputError(f"widths is {shown(widths)}; pass d_0, …, d_L, such as (5, 5, 1).")
     sizes = tuple(widths)
     if len(sizes) < 2:
         raise InputError(
@@ -291,6 +379,8 @@ def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
 
 def _key_dimensions(key: Array) -> int:
     """Return the number of axes of a single key of this kind."""
+    if not isinstance(key, Array):
+        raise InputError(f"key is {shown(key)}; pass jax.random.key(seed).")
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim <= 1:
         return 0
     if key.dtype == jnp.uint32 and key.ndim in (1, 2) and key.shape[-1] == 2:

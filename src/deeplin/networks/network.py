@@ -13,14 +13,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree, Shaped
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, shown
 from deeplin.networks import products
-from deeplin.problems.generalized_linear import Objective
+from deeplin.problems.linear_maps import as_map
 from deeplin.problems.losses import ConvexLoss
-from deeplin.problems.problem import Problem
+from deeplin.problems.problem import Problem, Risk, require_problem
 
 Loss = Callable[[PyTree], Array]
 """A user-defined loss, a function from the parameters to a number."""
@@ -31,84 +32,59 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "tanh": jnp.tanh,
 }
-GIVES_ONE = {
-    "linear": 1.0,
-    "gelu": 1.1446303090227823,
-    "gelu_exact": 1.1444507183528788,
-    "relu": 1.0,
-    "tanh": 20.0,  # saturated: 1 up to rounding, with slope 0
-}
-"""For each activation, a number c with activation(c) = 1, which keeps a unit constant."""
 
 
 class Network(eqx.Module):
-    """f(x) = pᵀ W_L … W_1 x, with an activation after every layer but the last if one is named.
+    """f(x) = pᵀ(W_L(…(W_1x + b_1)…) + b_L), with an activation after every layer but the last.
 
-    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may have one leading
-    batch axis, `(batch, d_k, d_{k−1})`; the read-out may then be shared, `(d_L,)`, or one for each
-    network, `(batch, d_L)`. Without a read-out the last layer is the output.
+    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Without `readout` the last layer
+    is the output. Arrays may have one leading batch axis, weights `(batch, d_k, d_{k−1})` and
+    biases `(batch, d_k)`; the read-out may then be shared, `(d_L,)`, or one for each network,
+    `(batch, d_L)`. A batch has a length, and `nets[i]` is one of its networks.
+
+    Args:
+        weights: One matrix W_k, (d_k, d_{k−1}), for each layer.
+        biases: One vector b_k, (d_k,), or None for each layer; None for a network without biases.
+            Weights and biases are trained.
+        readout: A fixed vector p, (d_L,), or None.
+        activation: One of `deeplin.networks.ACTIVATIONS`.
 
     ```python
     import deeplin as dl, numpy as np
     W1, W2 = np.ones((4, 5)), np.ones((3, 4))
-    net = dl.Network(weights=(W1, W2), readout=np.ones(3))
-    assert net.product.shape == (5,)
+    net = dl.Network(weights=(W1, W2), biases=(np.ones(4), None), readout=np.ones(3))
+    assert net.product.shape == (5,) and net(np.zeros((2, 5))).tolist() == [[12.0], [12.0]]
     ```
     """
 
     weights: tuple[Array, ...]
+    biases: tuple[Array | None, ...] | None = None
     readout: Array | None = None
     activation: str = eqx.field(static=True, default="linear")
-    biased: tuple[bool, ...] | None = eqx.field(static=True, default=None)
-    """Which layers have biases, in a network with a constant unit (`from_arrays`); else None."""
 
     def __init__(
         self,
         weights: Sequence[Any],
+        biases: Sequence[Any] | None = None,
         readout: ArrayLike | None = None,
         activation: str = "linear",
-        biased: tuple[bool, ...] | None = None,
     ):
         if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
             came = shown(weights)
             raise InputError(f"weights is {came}; pass one matrix for each layer, in a list.")
         self.weights = tuple(map(_on_device, weights))
+        self.biases = _biases(biases, self.weights)
         self.readout = None if readout is None else _on_device(readout)
         self.activation = activation
-        self.biased = biased
 
     def __check_init__(self):
-        _check_shapes(self.weights, self.readout)
+        _check_shapes(self.weights, self.biases, self.readout)
         check_activation(self.activation)
 
     @property
     def parameters(self) -> tuple[Array, ...]:
-        """The trained arrays: the weights, or W_1, b_1, W_2, … in a network with a constant unit.
-
-        A network with biases (`from_arrays`) is x ↦ (x, 1) ↦ …, with layers [[W_k b_k], [0 c]] up
-        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters.
-        Entries that keep the unit constant, or stand for an absent bias, are not.
-        """
-        if self.biased is None:
-            return self.weights
-        last = _last(self.biased)
-        parts = []
-        for k, weight in enumerate(self.weights):
-            rows = slice(None, -1 if k < last else None)
-            parts.append(weight[..., rows, : -1 if k <= last else None])
-            parts += [weight[..., rows, -1]] if self.biased[k] else []
-        return tuple(parts)
-
-    def with_parameters(self, parameters: Sequence[Any]) -> Network:
-        """Return the same network with other `parameters`."""
-        if self.biased is None:
-            return Network(parameters, self.readout, self.activation)
-        last, source, weights = _last(self.biased), iter(parameters), []
-        for k, weight in enumerate(map(jnp.asarray, self.weights)):
-            rows = slice(None, -1 if k < last else None)
-            weight = weight.at[..., rows, : -1 if k <= last else None].set(next(source))
-            weights.append(weight.at[..., rows, -1].set(next(source)) if self.biased[k] else weight)
-        return Network(weights, self.readout, self.activation, self.biased)
+        """The trained arrays: the weights and, after them, the biases."""
+        return (*self.weights, *(bias for bias in self.biases or () if bias is not None))
 
     @property
     def depth(self) -> int:
@@ -133,38 +109,87 @@ class Network(eqx.Module):
 
     @property
     def product(self) -> Array:
-        """w = W_1ᵀ … W_Lᵀ p, (d,); without a read-out Θ = (W_L … W_1)ᵀ, (d, q), or (d,) if q = 1.
+        """W_L … W_1, (q, d), or (d,) for one output; with a read-out pᵀW_L … W_1, (d,).
 
         For a nonlinear network this is the product of its weights, not its input-output map.
         """
-        matrix = products.product(self.weights, self.readout)
-        return matrix[..., 0] if self.outputs == 1 else matrix
+        return eagerly(lambda net: as_map(products.product(net.weights, net.readout)), self)
 
-    def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
-        """Return the outputs on the rows of `inputs`, (n, q)."""
+    @property
+    def intercept(self) -> Array:
+        """f(0) of a linear network, (q,), or a number for one output; 0 without biases."""
+
+        def last(net: Network) -> Any:
+            columns = affine_columns(net)
+            row = columns[..., -1, :] if net.biases is not None else 0 * columns[..., 0, :]
+            return row[..., 0] if net.outputs == 1 else row
+
+        return eagerly(last, self)
+
+    def __call__(self, inputs: ArrayLike) -> Float[Array, "*batch n q"]:
+        """Return the outputs on the rows of `inputs`, (n, q), or (batch, n, q) of a batch."""
+        hidden, d = jnp.asarray(inputs), self.widths[0]
+        if hidden.ndim != 2 or hidden.shape[1] != d:
+            raise InputError(
+                f"inputs has shape {hidden.shape}; pass rows of {d} numbers, (n, {d})."
+            )
         activation = ACTIVATIONS[self.activation]
-        weights = self.weights
-        if self.biased is not None:  # entries that are not parameters have no gradient
-            fixed = jax.tree.map(jax.lax.stop_gradient, self)
-            weights = fixed.with_parameters(self.parameters).weights
-        hidden = jnp.asarray(inputs) @ weights[0].T
-        for weight in weights[1:]:
-            hidden = activation(hidden) @ weight.T
-        return hidden if self.readout is None else (hidden @ self.readout)[:, None]
+        biases = self.biases or (None,) * self.depth
+        for k, (weight, bias) in enumerate(zip(self.weights, biases, strict=True)):
+            hidden = (activation(hidden) if k else hidden) @ weight.mT
+            hidden = hidden if bias is None else hidden + bias[..., None, :]
+        return hidden if self.readout is None else hidden @ self.readout[..., None]
+
+    def __len__(self) -> int:
+        """Return the number of networks of a batch."""
+        if self.batch is None:
+            raise TypeError("a single network has no length; dl.stack makes a batch of several.")
+        return self.batch
+
+    def __bool__(self) -> bool:
+        """Return True, for single networks as well, which have no length."""
+        return True
+
+    def __getitem__(self, index: Any) -> Network:
+        """Return one network of a batch, or some of them as a batch."""
+        size = len(self)
+        if isinstance(index, (int, np.integer)) and not -size <= index < size:
+            raise IndexError(f"index {index} of a batch of {size} networks")
+        return eagerly(lambda net: jax.tree.map(lambda leaf: leaf[index], net), self.with_batch())
+
+    def __iter__(self) -> Iterator[Network]:
+        """Iterate over the networks of a batch."""
+        return (self[k] for k in range(len(self)))
 
     def with_batch(self) -> Network:
         """Return the network as a batch (of one if it was single), with one read-out for each."""
         if self.batch is None:
-            return jax.tree.map(lambda leaf: leaf[None], self)
+            return eagerly(lambda net: jax.tree.map(lambda leaf: leaf[None], net), self)
         if self.readout is None or self.readout.ndim == 2:
             return self
         shared = jnp.broadcast_to(self.readout, (self.batch, *self.readout.shape))
-        return Network(self.weights, shared, self.activation, self.biased)
+        return Network(self.weights, self.biases, shared, self.activation)
 
 
-def _last(biased: tuple[bool, ...]) -> int:
-    """Return the number of the last layer with a bias."""
-    return max(k for k, here in enumerate(biased) if here)
+def eagerly(function: Callable[[PyTree], PyTree], tree: PyTree) -> PyTree:
+    """Apply a function of arrays by NumPy if they are concrete: JAX compiles for each new shape."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree)):
+        return function(tree)
+    found = function(jax.tree.map(np.asarray, tree))
+    return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), found)
+
+
+def affine_columns(network: Network) -> Any:
+    """Return the map of a linear network as columns: Θ, (…, d, q), with biases [Θ; f(0)]."""
+    if network.biases is None:
+        return products.product(network.weights, network.readout)
+    backward = products.backward_products(network.weights, network.readout)
+    return products.with_offset(backward, network.biases)
+
+
+def as_seen(problem: Problem, network: Network) -> Problem:
+    """Return the problem of which `affine_columns` is a linear map: with biases one input is 1."""
+    return problem if network.biases is None else problem.with_constant
 
 
 def check_activation(name: Any) -> None:
@@ -183,24 +208,73 @@ def _on_device(array: Any) -> Array:
         raise InputError(f"a weight or read-out is {shown(array)}; pass arrays.") from error
 
 
+def in_float64(tree: PyTree) -> PyTree:
+    """Return a network or another pytree with its float32 arrays converted to float64."""
+
+    def single(leaf: Any) -> bool:
+        return getattr(leaf, "dtype", None) == np.float32
+
+    if not any(map(single, jax.tree.leaves(tree))):
+        return tree
+    return jax.tree.map(lambda leaf: leaf.astype(float) if single(leaf) else leaf, tree)
+
+
 def host_arrays(networks: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Return the weights and the read-out in double precision on the host."""
+    """Return the weights and the read-out in double precision on the host.
+
+    Used by what is known for networks without biases, so it raises for a network with some.
+    """
+    if networks.biases is not None:
+        raise InputError(
+            "this is known for networks without biases; pass deeplin.Network(network.weights), or "
+            "measure with sharpness and hessian_spectrum, which take biases."
+        )
     readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
     return [np.asarray(weight, np.float64) for weight in networks.weights], readout
 
 
 def stack(networks: Sequence[Network]) -> Network:
-    """Return single networks of the same shape as one batch."""
-    shapes = {(net.widths, net.readout is None, net.activation, net.batch) for net in networks}
-    if len(shapes) != 1 or networks[0].batch is not None:
+    """Return single networks of the same shape as one batch.
+
+    ```python
+    import deeplin as dl, numpy as np
+    nets = dl.stack([dl.Network([np.ones((1, 3))]), dl.Network([np.zeros((1, 3))])])
+    assert len(nets) == 2 and nets(np.ones((4, 3))).shape == (2, 4, 1)
+    ```
+    """
+    members = list(networks)
+    if not members or not all(isinstance(net, Network) for net in members):
+        raise InputError(f"networks is {shown(networks)}; pass a list of deeplin.Network.")
+    shapes = {(net.widths, jax.tree.structure(net), net.batch) for net in members}
+    if len(shapes) != 1 or members[0].batch is not None:
         raise InputError(
             f"a batch needs single networks of one shape; received {len(shapes)} different "
             f"ones: {sorted(str(shape[0]) for shape in shapes)}. Train each shape in its own call."
         )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(members))
+    join = jnp.stack if traced else np.stack
+    return eagerly(lambda nets: jax.tree.map(lambda *leaves: join(leaves), *nets), members)
 
 
-def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
+def _biases(given: Any, weights: Sequence[Array]) -> tuple[Array | None, ...] | None:
+    """Return one bias or None for each layer; None if no layer has one."""
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple)) or len(given) != len(weights):
+        size = f" of {len(given)}" if isinstance(given, (list, tuple)) else f", {shown(given)}"
+        raise InputError(
+            f"biases is a {type(given).__name__}{size}, for {len(weights)} layers; pass a list of "
+            "one vector or None for each layer (and a read-out as readout=)."
+        )
+    found = tuple(None if bias is None else _on_device(bias) for bias in given)
+    return None if all(bias is None for bias in found) else found
+
+
+def _check_shapes(
+    weights: tuple[Array, ...],
+    biases: tuple[Array | None, ...] | None,
+    readout: Array | None,
+) -> None:
     if not weights:
         raise InputError("the network has no layers (depth 0); pass at least one weight matrix.")
     dimensions = {weight.ndim for weight in weights}
@@ -220,6 +294,12 @@ def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
             )
     if any(0 in weight.shape for weight in weights):
         raise InputError("a layer has width 0; pass widths of at least 1.")
+    for k, (weight, bias) in enumerate(zip(weights, biases or (), strict=False), start=1):
+        if bias is not None and bias.shape != weight.shape[:-1]:
+            raise InputError(
+                f"the bias of layer {k} has shape {bias.shape}; pass {weight.shape[:-1]}, one "
+                "number for each output of the layer."
+            )
     shape = weights[-1].shape[:-1]  # of one read-out for each network, or shared
     if readout is not None and readout.shape not in (shape, shape[-1:]):
         raise InputError(
@@ -241,9 +321,9 @@ TORCH_MESSAGE = (
 class Layout:
     """Decomposition of a pytree into trained arrays, fixed arrays and static leaves.
 
-    In a `Network` the weights are trained and the read-out is fixed; in any other pytree every
-    floating-point array is trained. Layouts are hashable, so that compiled code is reused for equal
-    ones.
+    In a `Network` weights and biases are trained and the read-out is fixed; in any other pytree
+    every floating-point array is trained. Layouts are hashable, so that compiled code is reused for
+    equal ones.
     """
 
     structure: Any
@@ -258,7 +338,7 @@ class Layout:
     def of(cls, tree: PyTree) -> Layout:
         """Return the layout of a pytree."""
         leaves, structure = jax.tree.flatten(tree)
-        count = len(tree.weights) if isinstance(tree, Network) else len(leaves)
+        count = len(tree.parameters) if isinstance(tree, Network) else len(leaves)
         kinds = tuple(_kind(leaf, k < count) for k, leaf in enumerate(leaves))
         rest = tuple(leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind == STATIC)
         if TRAINED not in kinds:
@@ -276,8 +356,18 @@ class Layout:
         sources = (iter(trained), iter(fixed), iter(self.rest))
         return jax.tree.unflatten(self.structure, [next(sources[kind]) for kind in self.kinds])
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The number of the layer of each trained array; of other pytrees each array is one."""
+        count = self.kinds.count(TRAINED)
+        if not self.network:
+            return tuple(range(count))
+        biases = jax.tree.unflatten(self.structure, range(len(self.kinds))).biases or ()
+        owners = [k for k, bias in enumerate(biases) if bias is not None]
+        return (*range(count - len(owners)), *owners)
+
     def parameters(self, trained: Sequence[Any]) -> PyTree:
-        """Return the trained arrays: the weights of a network, or the tree with None elsewhere."""
+        """Return the trained arrays: a tuple of a network's, or the tree with None elsewhere."""
         if self.network:
             return tuple(trained)
         source = iter(trained)
@@ -363,9 +453,7 @@ class Trajectory(eqx.Module):
         if not isinstance(index, (int, np.integer)):
             return part
         tree = part.stacked
-        if isinstance(tree, Network):
-            return Network(tree.weights, tree.readout, tree.activation, tree.biased)
-        return tree
+        return jax.tree.map(_on_device, tree) if isinstance(tree, Network) else tree
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the records."""
@@ -374,7 +462,7 @@ class Trajectory(eqx.Module):
     weights = _of_networks("weights", "W_1 … W_L at every record.")
     readout = _of_networks("readout", "The read-out at every record (it is never trained).")
     activation = _of_networks("activation", "Name of the activation.")
-    biased = _of_networks("biased", "Which layers have biases, with a constant unit; else None.")
+    biases = _of_networks("biases", "b_1 … b_L at every record, or None.")
     widths = _of_networks("widths", "d_0, …, d_L.")
     depth = _of_networks("depth", "Number of layers L.")
     outputs = _of_networks("outputs", "Number of outputs.")
@@ -398,26 +486,28 @@ class LossData(eqx.Module):
     loss: ConvexLoss = eqx.field(static=True)
 
 
-def linear_risk(objective: Objective, network: Network) -> Array:
+def linear_risk(risk: Risk, network: Network) -> Array:
     """Return R(W) of a linear network, as a function of the product of its layers."""
-    theta = products.product(network.weights, network.readout)
-    return objective.minimal_risk + objective.value_and_gradient(theta)[0]
+    return risk.minimal_risk + risk.value_and_gradient(affine_columns(network))[0]
 
 
-def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Array, ...]]:
+def gap_and_gradient(risk: Any, network: Network) -> tuple[Array, tuple[Array, ...]]:
     """Return R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-grad).
 
-    `objective` has `value_and_gradient(Θ)`.
+    `risk` has `value_and_gradient(Θ)`. With biases, and a constant input as the last row of g, the
+    same product is the gradient of [W_k b_k].
     """
-    backward = products.backward_products(network.weights, network.readout)
-    gap, slope = objective.value_and_gradient(backward[0])
-    forward = products.forward_products(network.weights, slope)
-    return gap, tuple(products.layer_gradients(backward, forward))
+    weights, biases = network.weights, network.biases
+    backward = products.backward_products(weights, network.readout)
+    theta = backward[0] if biases is None else products.with_offset(backward, biases)
+    gap, slope = risk.value_and_gradient(theta)
+    forward = products.forward_products(weights, slope, biases)
+    return gap, products.split_layers(products.layer_gradients(backward, forward), biases)
 
 
-def linear_gradient(objective: Objective, network: Network) -> tuple[Array, ...]:
+def linear_gradient(risk: Risk, network: Network) -> tuple[Array, ...]:
     """Return ∇_k R for every layer of a linear network (FM-grad)."""
-    return gap_and_gradient(objective, network)[1]
+    return gap_and_gradient(risk, network)[1]
 
 
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
@@ -425,8 +515,8 @@ def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
     batch = networks.with_batch()
     if batch.activation != "linear":
         return np.full(len(batch.weights[0]), np.nan)
-    theta = products.product(*host_arrays(batch))
-    return products.squared_distance(theta - problem.optimum.reshape(problem.dimension, -1))
+    theta = affine_columns(jax.tree.map(lambda leaf: np.asarray(leaf, float), batch))
+    return products.squared_distance(theta - as_seen(problem, batch).optimum_columns)
 
 
 def data_risk(data: Data, network: Network) -> Array:
@@ -451,10 +541,10 @@ def risk_and_data(
     check_fits(problem, network)
     dtype = network.weights[0].dtype
     if network.activation == "linear":
-        objective = problem.objective
-        if objective.minimal_risk.dtype != dtype:
-            objective = jax.tree.map(lambda leaf: leaf.astype(dtype), objective)
-        return linear_risk, objective
+        risk = as_seen(problem, network).device_risk
+        if risk.minimal_risk.dtype != dtype:
+            risk = jax.tree.map(lambda leaf: leaf.astype(dtype), risk)
+        return linear_risk, risk
     rows = problem.require_data(f"a network with {network.activation} activation")
     data = Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
     if problem.loss == "squared":
@@ -508,19 +598,43 @@ def explain_loss_errors(problem: Problem | Loss, tree: PyTree) -> Iterator[None]
     except InputError:
         raise
     except Exception:
-        if not isinstance(problem, Problem):
+        if tree is not None and not isinstance(problem, Problem):
             check_loss(problem, tree)
         raise
 
 
+def check_pair(problem: Problem | Loss, tree: PyTree) -> None:
+    """Raise unless this is a problem with a network, or a loss with its parameters."""
+    if isinstance(problem, Network) and isinstance(tree, Problem):
+        raise InputError("the network came before the problem; pass the problem first.")
+    if isinstance(problem, Problem):
+        if not isinstance(tree, Network):
+            raise InputError(
+                f"network is a {type(tree).__name__}; pass a deeplin.Network "
+                "(deeplin.networks.stack makes a batch of a list, deeplin.from_torch one of a "
+                "PyTorch module), or a loss function with its own parameters (for the sharpness of "
+                "a PyTorch module a deeplin.TorchLoss)."
+            )
+        check_fits(problem, tree)
+    elif not callable(problem) or isinstance(problem, Network):
+        raise InputError(
+            f"problem is {shown(problem)}; pass a deeplin.Problem, or a function from the "
+            "parameters to a scalar loss."
+        )
+
+
 def check_fits(problem: Problem, network: Network) -> None:
     """Raise unless the network takes the problem's inputs and returns its targets."""
+    require_problem(problem)
+    if not isinstance(network, Network):
+        raise InputError(
+            f"network is {shown(network)}; pass a deeplin.Network (deeplin.from_torch makes one of "
+            "a PyTorch module)."
+        )
     if network.widths[0] != problem.dimension:
-        more = network.widths[0] == problem.dimension + 1
-        ones = ", or append a column of ones to the data if the last is for biases" if more else ""
         raise InputError(
             f"the network takes {network.widths[0]} inputs and the problem has "
-            f"{problem.dimension}; make the first layer {problem.dimension} columns wide{ones}."
+            f"{problem.dimension}; make the first layer {problem.dimension} columns wide."
         )
     if network.outputs != problem.outputs:
         raise InputError(

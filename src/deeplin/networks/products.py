@@ -51,12 +51,45 @@ def _transposed_times(weight: A, columns: A) -> A:
     return (columns.mT @ weight).mT
 
 
-def forward_products(weights: Sequence[A], columns: A) -> list[A]:
-    """Return W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
+def forward_products(
+    weights: Sequence[A], columns: A, biases: Sequence[A | None] | None = None
+) -> list[A]:
+    """Return W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C).
+
+    With biases the last row of C belongs to the constant input 1. A layer with a bias gets that row
+    as well, so that its product is what [W_k b_k] multiplies.
+    """
     products = [columns]
-    for weight in weights[:-1]:
-        products.append(weight @ products[-1])
+    if biases is None:
+        for weight in weights[:-1]:
+            products.append(weight @ products[-1])
+        return products
+    arrays = columns.__array_namespace__()
+    hidden, constant = columns[..., :-1, :], columns[..., -1:, :]
+    products = []
+    for weight, bias in zip(weights, biases, strict=True):
+        one = () if bias is None else (constant,)
+        products.append(arrays.concat([hidden, *one], axis=-2))
+        hidden = weight @ hidden
+        hidden = hidden if bias is None else hidden + bias[..., None] * constant
     return products
+
+
+def with_offset(backward: Sequence[A], biases: Sequence[A | None]) -> A:
+    """Return Θ with one more row, the output Σ_k V_kᵀb_k at x = 0, (…, d + 1, q)."""
+    pairs = zip(backward[1:], biases, strict=True)
+    rows = [(v * bias[..., None]).sum(axis=-2) for v, bias in pairs if bias is not None]
+    offset = reduce(lambda one, other: one + other, rows)[..., None, :]
+    return offset.__array_namespace__().concat([backward[0], offset], axis=-2)
+
+
+def split_layers(layers: Sequence[A], biases: Sequence[Any] | None) -> tuple[A, ...]:
+    """Return matrices [W_k b_k] as weights and, after them, the biases of layers that have one."""
+    if biases is None:
+        return tuple(layers)
+    pairs = list(zip(layers, biases, strict=True))
+    weights = [layer if bias is None else layer[..., :-1] for layer, bias in pairs]
+    return (*weights, *(layer[..., -1] for layer, bias in pairs if bias is not None))
 
 
 def squared_distance(difference: A) -> Any:
@@ -78,16 +111,21 @@ def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]
     return kernel.reshape(*kernel.shape[:-4], size, size)
 
 
-def imbalance(weights: Sequence[A]) -> list[A]:
-    """Return D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k < L, which gradient flow conserves (FM-L1)."""
-    return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
+def imbalance(weights: Sequence[A], biases: Sequence[A | None] | None = None) -> list[A]:
+    """Return D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ − b_kb_kᵀ for k < L, conserved by the flow (FM-L1)."""
+    levels = [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
+    pairs = zip(levels, biases or (None,) * len(levels), strict=False)
+    return [d if b is None else d - b[..., :, None] * b[..., None, :] for d, b in pairs]
 
 
-def drift(weights: Sequence[np.ndarray], initial: Sequence[np.ndarray]) -> np.ndarray:
+def drift(network: Any, initial: Any) -> np.ndarray:
     """Return max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
-    pairs = zip(imbalance(weights), imbalance(initial), strict=True)
-    changes = [np.linalg.norm(now - then, axis=(-2, -1)) for now, then in pairs]
-    return np.max([np.zeros(weights[0].shape[:-2]), *changes], axis=0)
+    now, then = (
+        imbalance([np.asarray(w) for w in net.weights], jax.tree.map(np.asarray, net.biases))
+        for net in (network, initial)
+    )
+    changes = [np.linalg.norm(a - b, axis=(-2, -1)) for a, b in zip(now, then, strict=True)]
+    return np.max([np.zeros(network.weights[0].shape[:-2]), *changes], axis=0)
 
 
 class Extremes(NamedTuple):

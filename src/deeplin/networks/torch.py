@@ -5,14 +5,14 @@ PyTorch is not imported here: its layers are recognized by their attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, shown
-from deeplin.networks.network import GIVES_ONE, Network, check_activation
+from deeplin.networks.network import Network
 
 KNOWN = {"ReLU": "relu", "Tanh": "tanh", "GELU none": "gelu_exact", "GELU tanh": "gelu"}
 """Activations of PyTorch, with the value of `approximate`."""
@@ -41,14 +41,6 @@ def from_arrays(
     W_k has one row for each output. Pass `inputs_first=True` for libraries with kernels of shape
     (inputs, outputs), such as Flax and Keras.
 
-    Biases (one vector or None for each layer) become weights of a constant: the network gets one
-    more input, the last, which has to be 1 (append a column of ones to the data). If other layers
-    than the first have biases, a constant unit with output 1 carries it through the layers. The
-    weights that keep the unit constant are not parameters: `network.parameters` are the given
-    weights and biases, sharpness and spectra are over them, and networks with an activation are
-    trained in them. The closed forms for linear networks (descent without activation, theory,
-    certificates) count the constant unit's weights too.
-
     Args:
         weights: One matrix for each layer.
         readout: A fixed last vector p, or None.
@@ -64,19 +56,21 @@ def from_arrays(
     network = from_arrays(kernels, inputs_first=True)
     assert network.widths == (1, 2, 1)
     shifted = from_arrays(kernels, biases=[[3.0, 4.0], None], inputs_first=True)
-    moved = shifted(np.ones((1, 2))) - network(np.ones((1, 1)))
+    moved = shifted(np.ones((1, 1))) - network(np.ones((1, 1)))
     assert moved[0, 0] == 2 * 3.0 + 1 * 4.0
     ```
     """
     if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
         raise InputError(f"weights is {shown(weights)}; pass one array for each layer, in a list.")
-    matrices = [_matrix(f"layer {k}", weight) for k, weight in enumerate(weights, start=1)]
+    matrices = [_array(f"layer {k}", weight, 2) for k, weight in enumerate(weights, start=1)]
     if inputs_first:
         matrices = [matrix.T for matrix in matrices]
-    biased = None
     if biases is not None:
-        matrices, biased = _with_constant(matrices, list(biases), activation)
-    return Network(matrices, None if readout is None else _plain(readout), activation, biased)
+        biases = [
+            None if bias is None else _array(f"the bias of layer {k}", bias, 1)
+            for k, bias in enumerate(biases, start=1)
+        ]
+    return Network(matrices, biases, None if readout is None else _plain(readout), activation)
 
 
 def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
@@ -85,9 +79,8 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
     The layers may follow one another directly (a linear network) or with the same activation
     between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
     `Sequential`s, `Identity`, and `Dropout` in evaluation mode are skipped; any other module raises
-    an `InputError` that says what to do instead. With biases the network has one more input, the
-    last, which has to be 1 (append a column of ones to the data); its parameters, over which the
-    sharpness is taken, are those of the module. `TorchLoss` measures any other module as it is.
+    an `InputError` that says what to do instead. Biases are taken as they are. `TorchLoss` measures
+    any other module.
 
     ```python
     import deeplin as dl, torch
@@ -121,46 +114,6 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
     )
 
 
-def _with_constant(
-    weights: list[np.ndarray], biases: Sequence[Any], activation: str
-) -> tuple[list[np.ndarray], tuple[bool, ...] | None]:
-    """Return layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
-
-    The last row keeps a unit at 1 for the biases of later layers; the layer of the last bias has no
-    such row. The second result says which layers have biases, or is None if all weights are
-    parameters.
-    """
-    check_activation(activation)
-    if len(biases) != len(weights):
-        raise InputError(
-            f"biases has {len(biases)} entries for {len(weights)} layers; pass one for each, "
-            "None where there is none."
-        )
-    biased = tuple(bias is not None for bias in biases)
-    last = max((k for k, here in enumerate(biased) if here), default=-1)
-    wider = list(weights)
-    for k in range(last + 1):
-        wider[k] = np.hstack([weights[k], _bias(k + 1, biases[k], weights[k])])
-        if k < last:
-            one = np.zeros_like(wider[k][:1])
-            one[0, -1] = GIVES_ONE[activation]
-            wider[k] = np.vstack([wider[k], one])
-    return wider, biased if last > 0 else None
-
-
-def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
-    """Return the bias of a layer as a column, zero where it has none."""
-    if bias is None:
-        return np.zeros((len(weight), 1), weight.dtype)
-    column = finite_array(f"the bias of layer {layer}", _plain(bias), (1,))
-    if len(column) != len(weight):
-        raise InputError(
-            f"the bias of layer {layer} has {len(column)} entries; pass {len(weight)}, one for "
-            "each output of the layer."
-        )
-    return column.astype(weight.dtype)[:, None]
-
-
 def _layers(module: Any) -> Iterable[Any]:
     """Return the layers of nested `Sequential`s, in order."""
     name = type(module).__name__
@@ -182,10 +135,10 @@ def _activation(layer: Any) -> str:
     )
 
 
-def _matrix(name: str, weight: Any) -> np.ndarray:
-    """Return the weight as a checked matrix: float32 is kept, everything else becomes float64."""
-    plain = _plain(weight)
-    checked = finite_array(name, plain, (2,))
+def _array(name: str, given: Any, dimensions: int) -> np.ndarray:
+    """Return a checked matrix or vector: float32 is kept, everything else becomes float64."""
+    plain = _plain(given)
+    checked = finite_array(name, plain, (dimensions,))
     return checked.astype(np.float32) if plain.dtype == np.float32 else checked
 
 

@@ -22,11 +22,11 @@ from scipy import linalg
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize, risk_and_data
-from deeplin.papers.bo_1 import SCALES
-from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
 from deeplin.papers.setting import Config, data_seed
 from deeplin.papers.statistics import curve, mean_interval, number
-from deeplin.plot_style import QUIET, bars, series
+from deeplin.papers.wide_sweep import RISK, SCALES
+from deeplin.plot_style import INK, QUIET, bars, series
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import relu_teacher
 from deeplin.sweep import Unit, run_key
@@ -308,10 +308,21 @@ def interpolating_answers(config: Interpolating, table: Table) -> Answers:
 
 
 def plot_interpolating(config: Interpolating, table: Table, ax: Axes) -> None:
-    """Plot excess risk against the scale that is swept, for α and for β."""
-    for index, (swept, runs) in enumerate(table.groupby("swept")):
-        bars(ax, curve(runs, "scale", "risk"), "scale", **series(index, label=rf"$\{swept}$"))
-    _plot_zero_predictor(ax, table)
+    """Plot the relative change of the risk from the small scale to the large one, by data set."""
+    names = []
+    for place, (swept, runs) in enumerate(table.groupby("swept")):
+        changes = effect(runs, "scale").dropna()
+        style = series(place)
+        spread = np.linspace(-0.12, 0.12, len(changes))
+        ax.plot(place + spread, changes, "o", color=style["color"], alpha=0.4)
+        mean, half = mean_interval(changes)
+        ax.errorbar([place + 0.22], [mean], [half], capsize=4, **style)
+        names.append(rf"$\{swept}$")
+    ax.set_xticks(range(len(names)), names)
+    ax.set_xlim(-0.5, len(names) - 0.5)
+    ax.axhline(0, color=INK, linewidth=0.8)
+    ax.plot([], [], "o", color=QUIET, alpha=0.5, label="one data set")
+    ax.errorbar([], [], [], color=QUIET, marker="s", capsize=4, label="mean, 95% interval")
 
 
 INTERPOLATING = define_study(
@@ -322,4 +333,37 @@ INTERPOLATING = define_study(
     paper=Interpolating((1e-4, 1e-3), repetitions=10),
     quick={"repetitions": 4, "samples": 100},
     runs=lambda config: 2 * len(config.scales),
+)
+
+VARIANCE = r"Initialization variance $\{}^2$"
+FIGURE = define_figure(
+    "BO-2",
+    define_panel(
+        "BO-2-left",
+        FIRST_LAYER,
+        partial(plot_risk, scale="alpha"),
+        first_layer_answers,
+        axes={"xlabel": VARIANCE.format("alpha"), "ylabel": RISK},
+        legend={"loc": "lower right"},
+    ),
+    define_panel(
+        "BO-2-right",
+        LAST_LAYER,
+        partial(plot_risk, scale="beta"),
+        step_answers,
+        axes={"xlabel": VARIANCE.format("beta"), "ylabel": RISK},
+        legend={"loc": "lower right"},
+    ),
+    define_panel(
+        "BO-2-printed",
+        INTERPOLATING,
+        plot_interpolating,
+        interpolating_answers,
+        axes={
+            "xlabel": "Scale that grows tenfold, the other one is 1",
+            "ylabel": "Relative change of the excess risk",
+        },
+        legend="below",
+        ours=True,
+    ),
 )

@@ -1,4 +1,8 @@
-"""Figures: panels with a study, a plot and questions, and how they are run and judged."""
+"""Figures: panels with a study, a plot and questions, and how they are run and judged.
+
+A figure is defined in a module of its own, beside its studies and plots; `figures.toml` has the
+prose that people read of it.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,26 @@ import itertools
 import math
 import string
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.errors import InputError, seed_number, whole_number
-from deeplin.papers import recorded
+from deeplin.papers import verdicts
 from deeplin.papers.statistics import each, extent, interval, number, percent
-from deeplin.plot_style import SIZE
+from deeplin.plot_style import SIZE, finish
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
-from deeplin.sweep.experiment import digest
-
-if TYPE_CHECKING:
-    from deeplin.papers.quote import Quote
+from deeplin.sweep.keys import digest
 
 PRESETS = ("quick", "paper")
 Table: TypeAlias = Any
@@ -66,9 +70,9 @@ class _Writer(string.Formatter):
 
 
 def answered(name: str, entry: Mapping[str, str], **values: Any) -> Question:
-    """Fill a question and its answer, or the answer for another `case` that the values name."""
-    answer = entry[values.pop("case", "answer")]
-    return Question(name, *(_Writer().format(text, **values) for text in (entry["text"], answer)))
+    """Fill a question and its answer with the values that they name."""
+    texts = entry["text"], entry["answer"]
+    return Question(name, *(_Writer().format(text, **values) for text in texts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,10 @@ class Study:
         """Config by preset."""
         return {preset: getattr(self, preset) for preset in PRESETS}
 
+    def runs(self, config: Any) -> int:
+        """Return the number of runs with a config."""
+        return sum(unit.runs for unit in self.experiment.units(config))
+
     def work(self, preset: str) -> float:
         """Return the number of steps of all runs, or of runs without steps, to predict time."""
         units = self.experiment.units(self.presets[preset])
@@ -101,10 +109,10 @@ class Study:
         The second result says whether they were measured; without a record the time is NaN. A quick
         preset compiles as long as the full one, so its multiple overestimates the time.
         """
-        known = recorded.read(preset, "seconds").get(self.name)
+        known = verdicts.read(preset, "seconds").get(self.name)
         if known is not None:
             return known, True
-        quick = recorded.read("quick", "seconds").get(self.name, math.nan)
+        quick = verdicts.read("quick", "seconds").get(self.name, math.nan)
         return quick * self.work(preset) / self.work("quick"), False
 
 
@@ -118,15 +126,13 @@ class Panel:
     study: Study
     plot: Callable[[Any, Table, Axes], None]
     questions: Callable[..., Sequence[Question]] = lambda config, table: ()
-    """The project's own questions about the same table; the table of `beside` comes third."""
+    """The project's own questions about the same table."""
     size: tuple[float, float] = SIZE
     """Width and height in inches."""
-    beside: Study | None = None
-    """Another study that the questions compare with."""
     ours: bool = False
     """Whether this is not a panel of a paper."""
-    theorems: Callable[[Any, Table], dict[str, int]] | None = None
-    """Function that counts the statements checked by the table's certificates."""
+    theorems: Callable[[Any, Table], dict[str, Any]] | None = None
+    """Function that counts the theorems that the table's certificates judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +151,65 @@ class Figure:
     @property
     def studies(self) -> tuple[Study, ...]:
         """The studies behind the panels, each once."""
-        used = [study for panel in self.panels for study in (panel.study, panel.beside)]
-        return tuple(dict.fromkeys(study for study in used if study is not None))
+        return tuple(dict.fromkeys(panel.study for panel in self.panels))
+
+
+@cache
+def prose() -> dict[str, Any]:
+    """Read titles, protocols, captions and questions from `figures.toml`."""
+    source = files("deeplin.papers").joinpath("figures.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+def define_panel(
+    name: str,
+    study: Study,
+    plot: Callable[[Any, Table, Axes], None],
+    answers: Callable[[Any, Table], Answers] | None = None,
+    *,
+    axes: Mapping[str, Any],
+    legend: str | Mapping[str, Any] | None = None,
+    size: tuple[float, float] = SIZE,
+    plain: Sequence[str] = (),
+    ours: bool = False,
+    theorems: Callable[[Any, Table], dict[str, Any]] | None = None,
+) -> Panel:
+    """Return a panel with the caption and the questions that `figures.toml` has for it.
+
+    Args:
+        name: name of the panel.
+        study: the study that it draws.
+        plot: function that draws a table of the study.
+        answers: function that returns, for each question it answers, the values that the sentence
+            in `figures.toml` names.
+        axes: properties of the axes, such as `xlabel`.
+        legend: a place of `plot_style.LEGENDS`, or arguments of `place_legend`; None for no legend.
+        size: width and height in inches.
+        plain: axes (x, y) on which plain numbers stand for powers of ten.
+        ours: whether no paper prints this panel.
+        theorems: function that counts the theorems that the table judges.
+    """
+    place = {"place": legend} if isinstance(legend, str) else legend
+
+    def draw(config: Any, table: Table, ax: Axes) -> None:
+        plot(config, table, ax)
+        finish(ax, axes, plain, place)
+
+    def questions(config: Any, table: Table) -> list[Question]:
+        found = answers(config, table) if answers else {}
+        texts = prose()["questions"]
+        return [
+            answered(asked, texts[asked], config=config, **values)
+            for asked, values in found.items()
+        ]
+
+    caption = prose()["captions"][name]
+    return Panel(name, caption, study, draw, questions, size, ours, theorems)
+
+
+def define_figure(name: str, *panels: Panel) -> Figure:
+    """Return a figure with the title and the protocols that `figures.toml` has for it."""
+    return Figure(name=name, panels=panels, **prose()["figures"][name])
 
 
 def define_study(
@@ -191,7 +254,7 @@ def define_study(
         return rows
 
     listed = over if callable(over) else units
-    experiment = Experiment(name, type(paper), listed, run_unit, home=run.__module__)
+    experiment = Experiment(name, type(paper), listed, run_unit)
     return Study(name, experiment, paper, dataclasses.replace(paper, **quick))
 
 
@@ -252,7 +315,7 @@ def reproduce(
     preset: str = "quick",
     seed: int = 0,
     workers: int = 1,
-    quotes: Sequence[Quote] = (),
+    quotes: Sequence[verdicts.Quote] = (),
     progress: Callable[[str], Progress] = lambda title: Progress(),
 ) -> Iterator[FigureResult]:
     """Compute what is missing in the folder `results` and yield each figure as it is finished.
@@ -263,7 +326,8 @@ def reproduce(
     interruption, call it again to continue.
 
     ```python
-    from deeplin.papers.catalogue import FIGURES, reproduce
+    from deeplin.papers.catalogue import FIGURES
+    from deeplin.papers.figures import reproduce
     results = reproduce([FIGURES[0]], "results")  # an iterator: computes on demand
     ```
     """
@@ -301,15 +365,12 @@ def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress
     except UnitsFailed as error:
         outcome = error.outcome
     failures = tuple(f"{study.name}: {error}" for error in outcome.failed.values())
-    # the last of each unit, over all sessions that wrote into the folder
-    lines = (line for line in outcome.store.journal() if line.get("outcome") == "finished")
-    seconds = {line["unit"]: line["seconds"] for line in lines}
-    return StudyResult(study, config, outcome.table(), failures, sum(seconds.values()))
+    return StudyResult(study, config, outcome.table(), failures, outcome.seconds)
 
 
 def _judge(
     figure: Figure,
-    quotes: Sequence[Quote],
+    quotes: Sequence[verdicts.Quote],
     preset: str,
     seed: int,
     finished: Mapping[Study, StudyResult],
@@ -319,8 +380,7 @@ def _judge(
     panels, judged = [], []
     for panel in () if failures else figure.panels:
         data = finished[panel.study]
-        beside = [] if panel.beside is None else [finished[panel.beside].table]
-        questions = tuple(panel.questions(data.config, data.table, *beside))
+        questions = tuple(panel.questions(data.config, data.table))
         panels.append(PanelResult(panel, data, questions))
     for quote in () if failures else quotes:
         first, *_ = data = [finished[study] for study in quote.studies]

@@ -1,12 +1,10 @@
-"""Critical learning rates: of every depth (FM-2), of several scales (FM-1a, FM-4a), and Talk-log.
-
-Talk-log: no critical learning rate for logistic regression on separable data.
-"""
+"""FM-2: the critical learning rate of every depth, as printed and measured by bisection."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +12,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum
-from deeplin.papers.figures import Answers, Study, Table, define_study
+from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
+from deeplin.papers.scale_sweep import name_floor
 from deeplin.papers.setting import (
     ALL_DATA,
     AUTHORS,
@@ -22,19 +21,13 @@ from deeplin.papers.setting import (
     FEW_DATA,
     FLOOR,
     FM_2_RATES,
-    LEARNED,
-    SWEEPS,
-    Config,
     InSetting,
-    OnDataSets,
     Setting,
     sweep_starts,
 )
 from deeplin.papers.statistics import curve, power_interval
-from deeplin.plot_style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
-from deeplin.problems.synthetic import separable
+from deeplin.plot_style import INK, QUIET, band, bars, name_once, nested, series, ticks_at
 from deeplin.sweep import run_key
-from deeplin.theory.critical_rate import logistic_descent
 from deeplin.training import empirical_critical_rate
 
 
@@ -42,6 +35,7 @@ from deeplin.training import empirical_critical_rate
 class DepthSweep(InSetting):
     """Every learning rate at every depth, on several data sets."""
 
+    unused: ClassVar[tuple[str, ...]] = ("data_seed", "depth")
     depths: tuple[int, ...]
     learning_rates: tuple[float, ...]
     steps: int
@@ -71,7 +65,7 @@ def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFr
             for rate in config.learning_rates
         ]
         layers = zip(*(network.weights for network in drawn), strict=True)
-        initial = Network([np.concatenate(layer) for layer in layers], drawn[0].readout)
+        initial = Network([np.concatenate(layer) for layer in layers], readout=drawn[0].readout)
     else:
         initial = setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(problem, initial, rates, config.steps)
@@ -92,8 +86,8 @@ SWEEP = define_study(
     "fm-2-rates",
     run_depth_sweep,
     {"depth": "depths", "data_seed": "data_seeds"},
-    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, data_seeds=ALL_DATA),
-    quick={"repetitions": 8, "data_seeds": FEW_DATA},
+    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25),
+    quick={"repetitions": 8},
     runs=lambda config: len(config.learning_rates) * config.repetitions,
     steps="steps",
 )
@@ -107,6 +101,7 @@ STARTS = {
 class CriticalRates(InSetting):
     """A search for the largest rate that settles, at every depth and from both kinds of start."""
 
+    unused: ClassVar[tuple[str, ...]] = ("activation", "data_seed", "depth", "initialization")
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
@@ -149,40 +144,17 @@ THRESHOLDS = define_study(
 
 
 def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
-    """Plot median squared distance against η, with the exact and the printed critical rate."""
+    """Plot mean squared distance against η, with the exact and the printed critical rate."""
     table, _ = config.split(table)
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
-        style = series(index, label=f"depth {depth}")
-        band(ax, points, "learning_rate", QUARTILES, FLOOR, **style)
+        style = nested(index, label=f"depth {depth}")
+        band(ax, points, "learning_rate", median=True, floor=FLOOR, **style)
         for rate, line in zip(_rates(config.at(depth=depth)), ("--", ":"), strict=True):
             ax.axvline(rate, color=style["color"], linestyle=line, linewidth=1)
+    name_floor(ax)
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
-
-
-def plot_collapse(config: DepthSweep, table: Table, ax: Axes) -> None:
-    """Plot median squared distance on every data set against η over its exact critical rate."""
-    runs = table.assign(relative=table["learning_rate"] / config.critical(table))
-    for index, depth in enumerate(config.depths):
-        for seed in reversed(config.data_seeds):  # the first on top
-            chosen = runs[(runs["depth"] == depth) & (runs["data_seed"] == seed)]
-            points = curve(chosen, "relative", "distance")
-            style = series(index, markersize=3, label=f"depth {depth}")
-            if seed != config.data_seeds[0]:
-                style |= {"alpha": 0.35, "linewidth": 0.8, "marker": None, "label": None}
-            ax.plot(points["relative"], points["median"].clip(lower=FLOOR), **style)
-    ax.plot([], [], color=QUIET, linewidth=0.8, label="other data sets")
-    ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
-
-
-def collapse_answers(config: DepthSweep, table: Table) -> Answers:
-    """Answer where the threshold is on every data set."""
-    relative = table["learning_rate"] / config.critical(table)
-    learned = (table["status"] != "diverged") & (table["distance"] < LEARNED)
-    by = table["depth"]
-    below, above = (learned[part].groupby(by).mean() for part in (relative < 0.9, relative > 1.1))
-    return {"other data sets": {"below": below.min(), "above": above}}
 
 
 def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
@@ -207,6 +179,8 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
         ax.plot(place, rows["measured"] / rows["exact"], **style)
     if len(others):
         ax.plot([], [], marker="o", color=QUIET, label="other data sets", **light)
+    early = {"linestyle": "", "marker": "o", "markerfacecolor": "none"}
+    name_once(ax, f"after {min(config.steps)} steps", color=QUIET, **early)
     printed = table.drop_duplicates("depth")
     ratio = printed["printed"] / printed["exact"]
     ax.plot(printed["depth"], ratio, ":", label="printed, $1/(La)$", **series(2))
@@ -239,140 +213,30 @@ def threshold_answers(config: CriticalRates, table: Table) -> Answers:
     }
 
 
-@dataclass(frozen=True)
-class ScaleCritical(Config):
-    """A search for the largest rate that settles, from every scale."""
-
-    setting: Setting
-    scales: tuple[float, ...]
-    starts: int
-    steps: int
-
-
-def run_scale(config: ScaleCritical, scale: float) -> list[dict[str, float]]:
-    """Return one row: the measured rate over the exact one, with its 95% interval over starts."""
-    setting = config.setting
-    measured = empirical_critical_rate(
-        setting.data.problem,
-        setting.depth,
-        initialization=setting.initialization,
-        scale=scale,
-        seeds=config.starts,
-        steps=config.steps,
-        key=run_key(config.seed, scale=scale, part="critical"),
-    )
-    exact = setting.flattest.critical_learning_rate()
-    low, high = measured.interval
-    settled = int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))  # at some rate
-    ratios = {"ratio": measured.value / exact, "low": low / exact, "high": high / exact}
-    return [ratios | {"settled": settled}]
-
-
-def _study(figure: str, setting: Setting, scales: slice) -> Study:
-    """Return the critical rates from some scales of a figure's sweep."""
-    paper = ScaleCritical(setting, SWEEPS[figure].scales[scales], starts=12, steps=20_000)
-    name, fewer = f"{figure.lower()}-critical", {"starts": 4, "steps": 4_000}
-    over = {"scale": "scales"}
-    return define_study(name, run_scale, over, paper=paper, quick=fewer, runs="starts")
-
-
-CRITICAL = _study("FM-1", Setting(), slice(0, 7, 3))
-RESIDUAL_CRITICAL = _study("FM-4", RESIDUAL, slice(1, 8, 3))
-
-
-def critical_answers(config: ScaleCritical, table: Table) -> Answers:
-    """Answer whether the scale moves the critical rate."""
-    counts = ", ".join(f"{int(settled)} of {config.starts}" for settled in table["settled"])
-    return {"scale": {"ratio": table.set_index("scale")["ratio"], "counts": counts}}
-
-
-def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
-    """Plot measured critical rate over the exact one, with its 95% interval over the starts."""
-    bars(ax, table.rename(columns={"ratio": "mean"}), "scale", **series(0))
-    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
-
-
-LABELS = {
-    "logistic": "logistic loss, separable data",
-    "linear": "squared loss, linear regression",
-    "deep": "squared loss, depth 10",
-}
-
-
-@dataclass(frozen=True)
-class Contrast(OnDataSets):
-    """Learning rates relative to the threshold of each problem, all with the same steps."""
-
-    relative_rates: tuple[float, ...]
-    steps: int
-    scale: float = 0.25
-
-
-def run_contrast(config: Contrast, problem: str, data_seed: int) -> dict[str, np.ndarray]:
-    """Return the final loss over the initial one.
-
-    Rates are in units of 2/smoothness, or of 2/S_min for depth 10.
-    """
-    if problem == "logistic":
-        inputs, labels = separable(abs(data_seed)).problem.require_data("logistic regression")
-        loss = logistic_descent(inputs, labels[:, 0], config.relative_rates, config.steps)
-        final, status = loss / np.log(2), np.full(len(loss), "stopped")
-    else:
-        final, status = _regression(config, data_seed, 1 if problem == "linear" else 10)
-    return {"relative_rate": np.array(config.relative_rates), "status": status, "loss": final}
-
-
-def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
-    setting = Setting("residual" if depth > 1 else "gaussian", depth=depth, data_seed=seed)
-    problem = setting.data.problem
-    rates = np.array(config.relative_rates) * 2 / setting.flattest.exact
-    if depth == 1:
-        network = Network([np.zeros((1, setting.dimension))])
-    else:
-        network = setting.networks(config.seed, [{"depth": depth}] * len(rates), config.scale)
-    trained = gradient_descent(problem, network, rates, config.steps)
-    status = np.asarray(trained.status)
-    gap = np.asarray(trained.evidence["gap"]) / problem.zero_gap
-    return np.where(status != "diverged", gap, np.nan), status
-
-
-def plot_contrast(config: Contrast, table: Table, ax: Axes) -> None:
-    """Plot the final loss against the learning rate, with crosses above the axes for divergence."""
-    table, _ = config.split(table)
-    for index, (name, label) in enumerate(LABELS.items()):
-        runs = table[table["problem"] == name]
-        style = series(index, label=label)
-        ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), **style)
-        gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
-        # in a separate strip: a diverged run has no final loss
-        strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
-        ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
-    ax.axvline(1, color=INK, linestyle="--", linewidth=1)
-
-
-def contrast_answers(config: Contrast, table: Table) -> Answers:
-    """Answer for logistic loss at every rate, and squared loss below and above its threshold."""
-    table = table.assign(loss=table["loss"].fillna(np.inf))
-    kind, rate = table["problem"] == "logistic", table["relative_rate"]
-    above = table[~kind & (rate > 1)]
-    return {
-        "critical rate": {
-            "rate": max(config.relative_rates),
-            "best": table[kind & (rate > 1)].groupby("relative_rate")["loss"].max(),
-            "below": table[~kind & (rate < 0.9)]["loss"].max(),
-            "settled": (above["status"] == "converged").mean(),
-            "above": len(above),
-        }
-    }
-
-
-CONTRAST = define_study(
-    "talk-log",
-    run_contrast,
-    {"problem": tuple(LABELS), "data_seed": "data_seeds"},
-    paper=Contrast(tuple(np.logspace(-1, 3, 33).tolist()), 20_000, data_seeds=ALL_DATA),
-    quick={"steps": 2_000, "data_seeds": FEW_DATA},
-    runs="relative_rates",
-    steps="steps",
+FIGURE = define_figure(
+    "FM-2",
+    define_panel(
+        "FM-2",
+        SWEEP,
+        plot_rates,
+        size=(4.8, 4.2),
+        axes={
+            "xlabel": "Learning rate",
+            "ylabel": r"$\|w - w^\star\|_2^2$",
+            "xscale": "log",
+            "yscale": "log",
+            "ylim": (3e-16, 10),
+        },
+        legend="below",
+    ),
+    define_panel(
+        "FM-2-thresholds",
+        THRESHOLDS,
+        plot_thresholds,
+        threshold_answers,
+        size=(4.8, 3.9),
+        axes={"xlabel": "Depth", "ylabel": "Critical rate relative to the exact one"},
+        legend={"place": "below", "ncols": 2},
+        ours=True,
+    ),
 )

@@ -3,34 +3,39 @@
 Limits were fixed before the runs that they judge. For FM and the Talk, averages are over the runs
 that do not diverge, as in FM, Appendix C. For BO, descent is judged as the authors ran it, also
 where their step is unstable (E-11).
+
+One word has one criterion in every sentence. A rate *succeeds*, or the network *learns* with it, if
+the mean of ‖w − w*‖² over the runs that do not diverge, which the papers plot, is below `LEARNED`,
+and *fails* otherwise. A run *settles* if its status is converged.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from deeplin.papers import fm_1
-from deeplin.papers.bo_1 import WideSweep
+from deeplin.papers import fm_6
 from deeplin.papers.bo_2 import OUTPUTS, TARGET, ReluSweep, effect, main_runs
 from deeplin.papers.figures import Table
-from deeplin.papers.fm_1 import ScaleSweep
 from deeplin.papers.fm_2 import DepthSweep
-from deeplin.papers.fm_small import REASONABLE, Paths
-from deeplin.papers.quote import Part, exactly, mean_of, share_of
+from deeplin.papers.fm_flow import REASONABLE, Paths
+from deeplin.papers.scale_critical import ScaleCritical
+from deeplin.papers.scale_sweep import SHOWN_BELOW, ScaleSweep
 from deeplin.papers.setting import LEARNED
 from deeplin.papers.statistics import mean_interval, number, slope_interval
 from deeplin.papers.trajectories import AUTHORS_RUN, Trajectories, own_starts
+from deeplin.papers.verdicts import Part, exactly, mean_of, median_of, share_of
+from deeplin.papers.wide_sweep import WideSweep
 
 AROUND = {"lower": 0.9, "upper": 1.1}
 """*Around*, *at*: within a tenth, where the thresholds 2/η differ by factors."""
-MOST = 0.95
-"""*Succeeds*, *fails*: nineteen of twenty, the printed repetitions of a cell."""
+RARE = 0.05
+"""*Nowhere*, *it may happen*: one in twenty, the printed repetitions of a cell."""
 LAST_ITERATE = 1.01
 """Largest sharpness over 2/η of a last iterate, which oscillates at the edge, that is not above it.
 
@@ -43,7 +48,7 @@ FEW = 3
 CLOSE = 0.1
 """*Close*, *small*: a tenth."""
 SIGNIFICANT = 0.05
-"""*Largely unaffected*, *no significant increase*: a twentieth of the risk."""
+"""*Increases*, *unaffected*: by more or less than a twentieth of the risk, for both layers."""
 
 
 def kept(table: Table) -> Table:
@@ -55,7 +60,7 @@ def kept(table: Table) -> Table:
 
 def shown(table: Table) -> Table:
     """Return the runs that do not diverge at the rates of panel b."""
-    return kept(table[table["learning_rate"] < fm_1.SHOWN_BELOW])
+    return kept(table[table["learning_rate"] < SHOWN_BELOW])
 
 
 def cells(runs: Table, *by: str) -> Iterator[tuple[str, Any]]:
@@ -74,10 +79,15 @@ def means(runs: Table, column: str, *by: str, name: str = "", **limits: float) -
 
 
 def largest(runs: Table) -> Table:
-    """Return, for each rate, the runs of the largest scale with at least FEW surviving runs."""
-    counts = runs.groupby(["learning_rate", "scale"]).size()
-    tops = counts[counts >= FEW].reset_index().groupby("learning_rate")["scale"].max()
-    return runs[runs["scale"] == runs["learning_rate"].map(tops)]
+    """Return the runs of the largest scale at which FEW runs or more survive at every rate."""
+    counts = runs.groupby(["scale", "learning_rate"]).size().unstack().fillna(0)
+    common = counts.index[(counts >= FEW).all(axis=1)]
+    return runs[runs["scale"] == common.max()]
+
+
+def above_edge(runs: Table) -> Table:
+    """Return the runs that start above 2/η."""
+    return runs[runs["start"] > 1]
 
 
 def smallest(runs: Table) -> Table:
@@ -91,42 +101,28 @@ def critical(config: ScaleSweep) -> float:
 
 
 def fails_above(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the share of all runs above the critical rate that do not settle at w*."""
-    above = table[table["learning_rate"] > critical(config)]
-    return [
-        share_of(name, group["status"] != "converged", lower=MOST)
-        for name, group in cells(above, "learning_rate", "scale")
-    ]
+    """Return the mean squared distance to w* of every scale and rate above the critical rate."""
+    above = kept(table[table["learning_rate"] > critical(config)])
+    return means(above, "distance", "learning_rate", "scale", lower=LEARNED)
 
 
 def learns_below(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the share of surviving runs below the critical rate that end at w*, at each scale."""
+    """Return the mean squared distance to w* of every scale and rate below the critical rate."""
     below = kept(table[table["learning_rate"] < critical(config)])
+    return means(below, "distance", "learning_rate", "scale", upper=LEARNED)
+
+
+def one_threshold(config: ScaleCritical, table: Table) -> list[Part]:
+    """Return the largest rate at which a start settles, over 2/S_min, from every scale."""
     return [
-        share_of(name, group["distance"] < LEARNED, lower=MOST)
-        for name, group in cells(below, "scale")
+        Part(f"scale {number(scale)}", value, low, high, *AROUND.values(), runs=config.starts)
+        for scale, value, low, high in table[["scale", "ratio", "low", "high"]].to_numpy()
     ]
-
-
-def one_threshold(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the largest rate up to which surviving runs learn, over 2/S_min, at each scale."""
-    rates = sorted(rate.learning_rate for rate in config.rates)
-    under = max(rate for rate in rates if rate < critical(config))
-    over = min(rate for rate in rates if rate > critical(config))
-    found = []
-    for scale, group in kept(table).groupby("scale"):
-        tried = group.groupby("learning_rate")["distance"]
-        enough = tried.median()[tried.size() >= FEW]
-        if under in enough.index:
-            best = enough.index[enough < LEARNED].max()
-            limits = under / critical(config) * (1 - 1e-9), over / critical(config) * (1 - 1e-9)
-            found.append(exactly(f"scale {number(scale)}", best / critical(config), *limits))
-    return found
 
 
 def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
     """Return initial sharpness over 2/η of the largest scale and of the highest run that learns."""
-    runs = table[table["learning_rate"] < fm_1.SHOWN_BELOW]
+    runs = table[table["learning_rate"] < SHOWN_BELOW]
     top = runs[runs["scale"] == runs["scale"].max()]
     edge = 2 / top["learning_rate"]
     high = (top["initial_sharpness"] / edge).groupby(top["learning_rate"]).median()
@@ -161,45 +157,75 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
     return found
 
 
-def grows_with_scale(table: Table) -> list[Part]:
-    """Return the relative growth of the mean sharpness from the smallest to the largest scale.
-
-    The growth is that of the mean, not of logarithms: the sharpness of a network whose units are
-    all off is 0, and one such run would dominate.
-    """
-    found = []
-    for name, group in cells(shown(table), "learning_rate"):
-        ends = smallest(group), largest(group)
-        (low, a), (high, b) = (mean_interval(end["sharpness"]) for end in ends)
-        growth, half = high / low - 1, math.hypot(a, b) / low
-        found.append(Part(f"growth, {name}", growth, growth - half, growth + half, 0.0))
-    return found
+def growth(small: Any, large: Any, name: str) -> Part:
+    """Return the relative growth of the mean of one sample to that of another."""
+    (low, a), (high, b) = mean_interval(small), mean_interval(large)
+    value, half = high / low - 1, math.hypot(a, b) / low
+    return Part(f"growth, {name}", value, value - half, value + half, 0.0, runs=len(large))
 
 
-def plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the mean final sharpness at the largest scale with surviving runs, over 2/η."""
-    return means(largest(shown(table)), "height", "learning_rate", name="plateau, ", **AROUND)
+def median_growth(small: Any, large: Any, name: str) -> Part:
+    """Return the relative growth of the median of one sample to that of another."""
+    low, high = median_of("", small), median_of("", large)
+    ends = -math.inf, math.inf
+    if math.isfinite(low.low + high.low):
+        ends = high.low / low.high - 1, high.high / low.low - 1
+    return Part(f"growth, {name}", high.value / low.value - 1, *ends, 0.0, runs=high.runs)
 
 
 def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return `grows_with_scale` and `plateau`."""
-    return grows_with_scale(table) + plateau(config, table)
+    """Return growth from the smallest scale to the runs that start above 2/η, and their height."""
+    runs = shown(table)
+    found = []
+    for name, group in cells(above_edge(runs), "learning_rate"):
+        rate = group["learning_rate"].iloc[0]
+        small = smallest(runs[runs["learning_rate"] == rate])
+        found.append(growth(small["sharpness"], group["sharpness"], name))
+        found.append(mean_of(f"start above 2/η, {name}", group["height"], **AROUND))
+    return found
 
 
-def interplay(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return growth with the scale at every rate, and the change with the rate at the largest."""
-    tops = largest(shown(table)).groupby("learning_rate")["sharpness"].mean().sort_index()
-    steps = np.diff(tops.to_numpy())
-    order = exactly("sharpest at the slowest rate: largest step", steps.max(), upper=0.0)
-    return [*grows_with_scale(table), order]
+def gelu_plateau(config: ScaleSweep, table: Table) -> list[Part]:
+    """Return median and mean sharpness over 2/η of the runs that start above it."""
+    groups = list(cells(above_edge(shown(table)), "learning_rate"))
+    return [
+        *(median_of(f"median, {name}", group["height"], **AROUND) for name, group in groups),
+        *(mean_of(f"mean, {name}", group["height"]) for name, group in groups),
+    ]
+
+
+def interplay(config: ScaleSweep, table: Table, growth: Any = growth) -> list[Part]:
+    """Return growth to the largest scale at every rate, and the fall from each rate to the next."""
+    runs = shown(table)
+    tops = {rate: group["sharpness"] for rate, group in largest(runs).groupby("learning_rate")}
+    found = []
+    for name, group in cells(runs, "learning_rate"):
+        top = tops.get(group["learning_rate"].iloc[0])
+        if top is not None:
+            found.append(growth(smallest(group)["sharpness"], top, name))
+    for (slow, one), (fast, other) in pairwise(tops.items()):
+        found.append(growth(other, one, f"η = {number(fast)} to {number(slow)}"))
+    return found
+
+
+def near_edge(table: Table) -> list[Part]:
+    """Return the share of the surviving runs that end more than a tenth above 2/η, at each rate."""
+    return [
+        share_of(f"far above 2/η, {name}", group["height"] > AROUND["upper"], upper=RARE)
+        for name, group in cells(shown(table), "learning_rate")
+    ]
 
 
 def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the order of Figure 1b: `interplay`, and never far above 2/η."""
-    by = ("learning_rate", "scale")
-    return interplay(config, table) + means(
-        shown(table), "height", *by, name="over 2/η, ", upper=1.1
-    )
+    """Return the order of Figure 1b: `interplay`, and hardly a run far above 2/η."""
+    return interplay(config, table) + near_edge(table)
+
+
+def gelu_picture(config: ScaleSweep, table: Table) -> list[Part]:
+    """Return the same for the medians, the sharpness of typical runs, with the means beside it."""
+    shown_means = [part._replace(lower=-math.inf) for part in interplay(config, table)]
+    beside = [part._replace(name=f"mean {part.name}") for part in shown_means]
+    return interplay(config, table, median_growth) + near_edge(table) + beside
 
 
 def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
@@ -241,12 +267,12 @@ STEP_OF_GRID = 10 ** (1.7 / 24)
 
 
 def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
-    """Return the largest rate of the grid that learns, over the printed prediction."""
+    """Return the largest rate of the grid that succeeds, over the printed prediction."""
     found = []
     for depth, runs in config.split(table)[0].groupby("depth"):
         runs = runs[runs["status"] != "diverged"]
-        median = runs.groupby("learning_rate")["distance"].median()
-        best = median.index[median < LEARNED].max()
+        mean = runs.groupby("learning_rate")["distance"].mean()
+        best = mean.index[mean < LEARNED].max()
         printed = config.at(depth=int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
         limits = STEP_OF_GRID**-2, STEP_OF_GRID
         found.append(exactly(f"depth {depth}", best / printed, *limits))
@@ -254,17 +280,15 @@ def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
 
 
 def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
-    """Return the share of runs that learn 10% below the dashed line, and that fail 10% above."""
+    """Return the mean squared distance at rates 10% below the dashed line, and 10% above it."""
     runs, _ = config.split(table)
     runs = runs.assign(relative=runs["learning_rate"] / config.critical(runs))
-    alive = runs[runs["status"] != "diverged"]
-    below, above = alive[alive["relative"] < 0.9], runs[runs["relative"] > 1.1]
+    runs = runs[runs["status"] != "diverged"]
+    by = ("depth", "learning_rate")
+    below, above = runs[runs["relative"] < 0.9], runs[runs["relative"] > 1.1]
     return [
-        *(share_of(f"below, {n}", g["distance"] < LEARNED, MOST) for n, g in cells(below, "depth")),
-        *(
-            share_of(f"fails above, {n}", ~(g["distance"] < LEARNED), MOST)
-            for n, g in cells(above, "depth")
-        ),
+        *means(below, "distance", *by, name="below, ", upper=LEARNED),
+        *means(above, "distance", *by, name="above, ", lower=LEARNED),
     ]
 
 
@@ -287,51 +311,63 @@ def better_conditioned(config: ScaleSweep, residual: Table, gaussian: Table) -> 
 
 
 def may_diverge(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the share of the runs of the largest scale that diverge, all rates together."""
-    top = table[table["scale"] == table["scale"].max()]
-    return [share_of("largest scale", top["status"] == "diverged", lower=1e-9)]
+    """Return the share of runs that diverge below the critical rate: largest and smallest scale."""
+    below = table[table["learning_rate"] < critical(config)]
+    top, low = (
+        below[below["scale"] == end] for end in (below["scale"].max(), below["scale"].min())
+    )
+    return [
+        share_of("largest scale", top["status"] == "diverged", lower=RARE),
+        share_of("smallest scale", low["status"] == "diverged", upper=RARE),
+    ]
 
 
 def correlates(config: ScaleSweep, table: Table) -> list[Part]:
     """Return the slope of log10 gap on log10 sharpness, η = 0.001."""
-    points, _ = fm_1.fit(fm_1.slowest(table))
+    points, _ = fm_6.fit(fm_6.slowest(table))
     slope, half = slope_interval(points["sharpness"], points["gap"])
     return [Part("slope", slope, slope - half, slope + half, 1e-12, runs=len(points))]
 
 
 def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
     """Return our slope and intercept, with limits two standard errors around the printed ones."""
-    _, line = fm_1.fit(fm_1.slowest(table))
+    _, line = fm_6.fit(fm_6.slowest(table))
     ours = {
         "slope": (line.slope, line.stderr),
         "intercept": (line.intercept, line.intercept_stderr),
     }
     found = []
-    for name, (value, error) in fm_1.PUBLISHED.items():
+    for name, (value, error) in fm_6.PUBLISHED.items():
         mine, own = ours[name]
         # for the same runs our own error does not count, unless these are fewer
-        half = 0.0 if len(fm_1.slowest(table)) > 800 else 1.96 * own
+        half = 0.0 if len(fm_6.slowest(table)) > 800 else 1.96 * own
         limits = value - 2 * error, value + 2 * error
-        found.append(Part(name, mine, mine - half, mine + half, *limits, len(fm_1.slowest(table))))
+        found.append(Part(name, mine, mine - half, mine + half, *limits, len(fm_6.slowest(table))))
     return found
 
 
 def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return sharpness over 2/η, and sharpness, at the smallest scale.
+    """Return median sharpness over 2/η, and sharpness, at the smallest scale; means beside it.
 
     The limits are 1, and twice or half the linear bounds.
     """
     low, high = config.setting.flattest.lower / 2, 2 * config.setting.upper_bound
-    small = smallest(shown(table))
+    groups = list(cells(smallest(shown(table)), "learning_rate"))
     return [
-        *means(small, "height", "learning_rate", name="over 2/η, ", upper=1.0),
-        *means(small, "sharpness", "learning_rate", name="sharpness, ", lower=low, upper=high),
+        *(median_of(f"median over 2/η, {n}", g["height"], upper=1.0) for n, g in groups),
+        *(median_of(f"median, {n}", g["sharpness"], low, high) for n, g in groups),
+        *(mean_of(f"mean over 2/η, {n}", g["height"]) for n, g in groups),
     ]
 
 
 def reaches_edge(config: ScaleSweep, table: Table) -> list[Part]:
-    """Return the mean sharpness after training of every scale and rate, over 2/η."""
-    return means(shown(table), "height", "learning_rate", "scale", lower=AROUND["lower"])
+    """Return median and mean sharpness of every scale and rate, over 2/η."""
+    groups = list(cells(shown(table), "learning_rate", "scale"))
+    limits = {"lower": AROUND["lower"]}
+    return [
+        *(median_of(f"median, {name}", group["height"], **limits) for name, group in groups),
+        *(mean_of(f"mean, {name}", group["height"]) for name, group in groups),
+    ]
 
 
 def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
@@ -428,13 +464,23 @@ def close(runs: Table, where: str) -> list[Part]:
 
 
 def close_at_zero(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """Return `close` at the zero function."""
-    both = swept(first, last)
-    return [
-        part
-        for letter, scale, table in both
-        for part in close(table[table[scale] == 0], f"{letter} = 0, ")
-    ]
+    """Return `close` at the zero function, and its distance over that at the largest variance."""
+    found = []
+    for letter, scale, runs in swept(first, last):
+        found += close(runs[runs[scale] == 0], f"{letter} = 0, ")
+        found += [
+            part._replace(name=f"over the largest variance, {letter}, {part.name}", upper=CLOSE)
+            for part in distance_ratio(runs, scale)
+        ]
+    return found
+
+
+def distance_ratio(runs: Table, scale: str) -> list[Part]:
+    """Return the squared distance at scale 0 over that at the largest, on the same draws."""
+    runs = runs.set_index(["dimension", "repetition"])
+    zero, top = (runs.loc[runs[scale] == end, "distance"] for end in (0, runs[scale].max()))
+    ratio = (zero / top).dropna().groupby("dimension")
+    return [mean_of(f"d = {d}", cell, upper=1.0) for d, cell in ratio]
 
 
 def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
@@ -452,20 +498,7 @@ def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 def gets_closer(config: WideSweep, table: Table) -> list[Part]:
     """Return squared distance to Θ_min at β = 0 over that at the largest β, on the same draws."""
-    runs = descent(table).set_index(["dimension", "repetition"])
-    ends = runs["beta"].min(), runs["beta"].max()
-    zero, top = (runs.loc[runs["beta"] == end, "distance"] for end in ends)
-    ratio = (zero / top).dropna().groupby("dimension")
-    return [mean_of(f"d = {d}", cell, upper=1.0) for d, cell in ratio]
-
-
-def no_benefit(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """Return the smallest mean added risk of a cell, relative to that of Θ_min."""
-    found = []
-    for letter, _, runs in swept(first, last):
-        added = runs.groupby(["dimension", "alpha", "beta"])["extra"].mean()
-        found.append(exactly(f"{letter} swept", added.min(), lower=-0.01))
-    return found
+    return distance_ratio(descent(table), "beta")
 
 
 def small_scale_close(config: WideSweep, table: Table) -> list[Part]:
@@ -485,25 +518,17 @@ def trained_to_target(config: WideSweep, table: Table) -> list[Part]:
 
 def relu_first(config: ReluSweep, first: Table) -> list[Part]:
     """Return the relative change of the risk from the smallest nonzero α to the largest."""
-    return [mean_of("with α", effect(main_runs(config, first), "alpha"), lower=1e-12)]
+    return [mean_of("with α", effect(main_runs(config, first), "alpha"), lower=SIGNIFICANT)]
 
 
 def relu_last(config: ReluSweep, last: Table) -> list[Part]:
     """Return the relative change of the risk from the smallest nonzero β to the largest."""
-    change = effect(main_runs(config, last), "beta")
-    return [mean_of("with β", change, -SIGNIFICANT, SIGNIFICANT)]
+    return [mean_of("with β", effect(main_runs(config, last), "beta"), upper=SIGNIFICANT)]
 
 
 def relu_both(config: ReluSweep, first: Table, last: Table) -> list[Part]:
     """Return `relu_first` and `relu_last`."""
     return relu_first(config, first) + relu_last(config, last)
-
-
-def asymmetry(config: ReluSweep, first: Table, last: Table) -> list[Part]:
-    """Return the change with α minus that with β, by data set."""
-    alpha = effect(main_runs(config, first), "alpha")
-    beta = effect(main_runs(config, last), "beta")
-    return [mean_of("α less β", (alpha - beta).dropna(), lower=1e-12)]
 
 
 def relu_trained(config: ReluSweep, first: Table, last: Table) -> list[Part]:

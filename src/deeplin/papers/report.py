@@ -16,13 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplin.errors import InputError
 from deeplin.files import environment, whole_file
-from deeplin.papers import recorded
+from deeplin.papers import verdicts
 from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
-from deeplin.papers.quote import LeftOutSentence
+from deeplin.papers.sentences import LeftOutSentence
 from deeplin.plot_style import COLORS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
-from deeplin.sweep.experiment import to_plain
+from deeplin.sweep.keys import to_plain
 
 OUTCOME = "outcome.json"
 RECOLORED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
@@ -131,10 +131,18 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOutSentenc
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"duration": duration, "reference": reference}
+    templates.filters |= {"duration": duration, "measured": measured, "reference": reference}
     quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
-    panels = {p["name"]: p | {"figure": o["name"]} for o in outcomes for p in o["panels"]}
-    found = recorded.collect(outcomes)
+    panels = {
+        panel["name"]: panel
+        | {"figure": outcome["name"]}
+        | _glance([q for q in outcome["quotes"] if q["panel"] == panel["name"]])
+        for outcome in outcomes
+        for panel in outcome["panels"]
+    }
+    found = verdicts.collect(outcomes)
+    quick = any(run["preset"] == "quick" for run in found["figures"].values())
+    quick_beside_record = quick and "paper" in verdicts.everything()
     return templates.get_template("report.html").render(
         figures=outcomes,
         quotes=quotes,
@@ -142,17 +150,28 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOutSentenc
         left_out=left_out,
         errata=ERRATA,
         notes=NOTES,
-        summary=recorded.summary(found),
-        provenance=recorded.provenance(found["figures"]) if outcomes else "",
-        changed=recorded.changes(outcomes),
+        summary=verdicts.summary(found),
+        provenance=verdicts.provenance(found["figures"]) if outcomes else "",
+        changed=verdicts.changes(outcomes),
         curves=dict(enumerate(COLORS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
-        full=recorded.summary(recorded.everything()["paper"])
-        if "paper" in recorded.everything() and "quick" in found["figures"].values()
-        else None,
+        full=verdicts.summary(verdicts.everything()["paper"]) if quick_beside_record else None,
     )
+
+
+GLANCE = {"full": "✓", "partly": "◐", "open": "?", "differs": "≠"}
+"""What is seen of a panel at a glance, and its sign."""
+
+
+def _glance(quotes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what is seen of a panel at a glance, and how many of its quotes are reproduced."""
+    found = [quote["verdict"] for quote in quotes]
+    good = found.count(verdicts.REPRODUCED)
+    words = {verdicts.REPRODUCED: "full", verdicts.DIFFERS: "differs"}
+    word = words.get(verdicts.combined(found), "partly" if good else "open")
+    return {"glance": word, "sign": GLANCE[word], "count": f"{good} of {len(found)} quotes"}
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:
@@ -189,38 +208,46 @@ def duration(seconds: float) -> str:
 
 
 def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
-    """Return one line for a figure, and below it each quote that differs, with the reason."""
+    """Return one line for a figure, and below it each quote that differs, with the reason.
 
-    def counted(verdicts: list[str]) -> str:
-        counts = {verdict: verdicts.count(verdict) for verdict in recorded.VERDICTS}
-        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-
-    text = counted([quote["verdict"] for quote in outcome["quotes"]])
+    A quote of the quick preset stands beside the verdict of the full protocol where that is another
+    one.
+    """
+    quotes = outcome["quotes"]
+    text = verdicts.counted([quote["verdict"] for quote in quotes])
+    full = [quote["full"]["verdict"] for quote in quotes if quote["full"]]
+    beside = f"; full protocol: {verdicts.counted(full)}" if full else ""
     answers = sum(len(panel["questions"]) for panel in outcome["panels"])
     theorems = outcome["theorems"]
-    full = [quote["full"] for quote in outcome["quotes"] if quote["verdict"] == "undecided"]
-    if outcome["preset"] == "quick" and any(full):
-        text += f" (of these the full protocol has {counted(full)})"
     parts = [
-        f"quotes: {text}" if text else "",
-        recorded.theorem_count(theorems) if theorems else "",
+        f"quotes: {text}{beside}" if quotes else "",
+        verdicts.theorem_count(theorems) if theorems else "",
         f"{answers} question{'s' if answers > 1 else ''} answered" if answers else "",
         "not computed" if outcome["failures"] else "",
     ]
     head = f"{outcome['name']:<12}{'; '.join(filter(None, parts))} ({duration(outcome['seconds'])})"
     lines = [head, *(_item(failure, width) for failure in outcome["failures"])]
-    for quote in outcome["quotes"]:
-        if quote["verdict"] == "differs":
-            why = f" {quote['why']}" if quote["why"] else ""
-            text = f"{quote['place']}: “{quote['text']}” Measured: {quote['value']}.{why}"
-            lines.append(_item(text, width))
+    for quote in quotes:
+        if verdicts.DIFFERS in (quote["verdict"], quote["full"].get("verdict")):
+            text = f"{quote['place']}: “{quote['text']}” {measured(quote)}"
+            lines.append(_item(f"{text} {quote['why']}".rstrip(), width))
     return "\n".join(lines)
+
+
+def measured(quote: Mapping[str, Any]) -> str:
+    """Return what was measured on how many runs, and beside it what the full protocol found."""
+    text = f"Measured on {quote['of_runs']} runs: {quote['verdict']}, {quote['value']}."
+    if quote["decides"]:
+        text += f" {quote['decides']}"
+    if full := quote["full"]:
+        text += f" Full protocol, {full['of_runs']} runs: {full['verdict']}, {full['value']}."
+    return text
 
 
 def ending(outcomes: Sequence[Mapping[str, Any]], page: Path, width: int) -> str:
     """Return the three summary lines, the contradictions with the record, and what to open."""
-    lines = [*recorded.summary(recorded.collect(outcomes))]
-    for change in recorded.changes(outcomes):
+    lines = [*verdicts.summary(verdicts.collect(outcomes))]
+    for change in verdicts.changes(outcomes):
         text = f"“{change.quote}” was recorded as {change.recorded} and {change.found} here."
         lines.append(_item(text.replace("and reproduced", "and is reproduced"), width))
     return "\n".join([*lines, f"Everything with its pictures: open {page}"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +27,14 @@ from deeplin.problems.synthetic import (
     marion_chizat_key,
 )
 from deeplin.sweep import coordinate_words, run_key, run_keys
-from deeplin.theory import MinimalSharpness, minimal_sharpness
+from deeplin.theory import minimal_sharpness
+from deeplin.theory.minimizers import MinimalSharpness
 
 _drawn, _authors = cache(flat_minima), cache(marion_chizat)
 AUTHORS = -1
 """Seed that stands for the authors' own data set."""
 DATA_SEEDS = tuple(range(10, 20))
-"""Seeds of other data sets of the same kind, for the robustness panels."""
+"""Seeds of other data sets of the same kind, for FM-2-thresholds and Talk-log."""
 ALL_DATA, FEW_DATA = (AUTHORS, *DATA_SEEDS), (AUTHORS, *DATA_SEEDS[:2])
 """The authors' data set and others: those of the full protocol, those of the quick preset."""
 FLOOR = 1e-15
@@ -49,6 +50,8 @@ class Config:
     """Base class of the config of every study."""
 
     seed: int = 0
+    unused: ClassVar[tuple[str, ...]] = ()
+    """Fields of the setting that the study does not use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,6 @@ class OnDataSets(Config):
         """Return the rows of the first data set, and those of the others."""
         first = table["data_seed"] == self.data_seeds[0]
         return table[first], table[~first]
-
-
-def data_name(seed: int) -> str:
-    """Return the name of a data set in a picture or an answer."""
-    return "the authors'" if seed == AUTHORS else str(seed)
 
 
 @dataclass(frozen=True)
@@ -138,6 +136,7 @@ class InSetting(OnDataSets):
 
     setting: Setting
     """The setting; its own data set is not used."""
+    unused: ClassVar[tuple[str, ...]] = ("data_seed",)
 
     def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
         """Return the setting on this data set, or the first one, with some changes."""
@@ -208,7 +207,7 @@ def training_start(name: str) -> Network:
     with jax.threefry_partitionable(False):
         key = jax.random.split(marion_chizat_key(place), steps + 1)[-1]
     batch = _networks(name, key[None], np.array([scale]))
-    return Network([weight[0] for weight in batch.weights], batch.readout)
+    return Network([weight[0] for weight in batch.weights], readout=batch.readout)
 
 
 @cache
@@ -241,4 +240,4 @@ def _networks(name: str, keys: Array, scales: np.ndarray) -> Network:
     else:
         drawn = [sizes * layer for layer in [*layers[:-1], last]]
     weights = [np.asarray(layer, np.float64) for layer in drawn]
-    return Network(weights, readout(name), protocol.activation)
+    return Network(weights, None, readout(name), protocol.activation)

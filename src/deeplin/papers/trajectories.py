@@ -1,4 +1,4 @@
-"""Single trainings recorded step by step: FM-1c, FM-1d, FM-4c, FM-4d and related panels."""
+"""Single trainings recorded step by step: FM-1c, FM-1d, FM-4c and FM-4d."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Answers, Study, Table, define_study
-from deeplin.papers.setting import FLOOR, SAME, Config, Setting, training_start
+from deeplin.papers.figures import Answers, Panel, Study, Table, define_panel, define_study
+from deeplin.papers.setting import FLOOR, SAME, SWEEPS, Config, Setting, training_start
 from deeplin.papers.statistics import mean_interval
-from deeplin.plot_style import COLORS, INK, QUIET, place_legend, plain_numbers, series
+from deeplin.plot_style import COLORS, INK, QUIET, place_legend, plain_numbers
 from deeplin.problems import Problem
 from deeplin.sweep import Unit
 
-RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
+RECORDED = ("distance", "gap", "sharpness")
 AUTHORS_RUN, AS_RUN = 0, -1
 """The repetition with the authors' start, and the same run in float32 as they ran it."""
 
@@ -59,12 +59,12 @@ def units(config: Trajectories) -> list[Unit]:
 def follow(
     config: Trajectories, learning_rate: float, steps: int, record_every: int
 ) -> pd.DataFrame:
-    """Return one row for each record and repetition; alignment as its mean over the layers."""
+    """Return one row for each record and repetition."""
     runs = [{"scale": config.scale, "repetition": k} for k in range(1, config.repetitions)]
     own = config.setting.networks(config.seed, runs, config.scale)
-    first = training_start(config.start)
+    first = _first_start(config)
     pairs = zip(first.weights, own.weights, strict=True)
-    starts = Network([np.concatenate([w[None], v]) for w, v in pairs], first.readout)
+    starts = Network([np.concatenate([w[None], v]) for w, v in pairs], readout=first.readout)
     problem = config.setting.data.problem
     recording: Any = {"record_every": record_every, "record": RECORDED, "keep_weights": False}
     trained = gradient_descent(problem, starts, learning_rate, steps, **recording)
@@ -75,12 +75,20 @@ def follow(
             "repetition": np.tile(np.arange(config.repetitions), count),
             "status": np.tile(np.asarray(trained.status), count),
             "step": np.repeat(records["step"], config.repetitions),
-            "alignment": records["alignment"].mean(axis=-1).ravel(),
-            **{name: records[name].ravel() for name in RECORDED if name != "alignment"},
+            **{name: records[name].ravel() for name in RECORDED},
         }
     )
     rows = pd.concat([rows, as_run(problem, first, learning_rate, steps)], ignore_index=True)
     return rows.assign(learning_rate=learning_rate)
+
+
+def _first_start(config: Trajectories) -> Network:
+    """Return the authors' start, or one of the seed for a network of another shape."""
+    setting, protocol = config.setting, SWEEPS[config.start]
+    if (setting.depth, setting.dimension) == (protocol.depth, protocol.width):
+        return training_start(config.start)
+    drawn = setting.networks(config.seed, [{"scale": config.scale, "repetition": 0}], config.scale)
+    return Network([np.asarray(weight)[0] for weight in drawn.weights], readout=drawn.readout)
 
 
 def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -> pd.DataFrame:
@@ -91,7 +99,7 @@ def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -
     Their distance is the mean over the coordinates (E-9); here it is the sum, as printed.
     """
     X, y = (jnp.asarray(array, jnp.float32) for array in problem.require_data("the float32 run"))
-    optimum = jnp.asarray(problem.optimum, jnp.float32).reshape(-1)
+    optimum = jnp.asarray(problem.optimum, jnp.float32)
     readout = None if start.readout is None else jnp.asarray(start.readout, jnp.float32)
 
     def product(weights: list) -> jax.Array:
@@ -177,21 +185,6 @@ def plot_training(
     right.set_ylabel("Sharpness", color=COLORS[1])
 
 
-def plot_against_time(config: Trajectories, table: Table, ax: Axes, *, column: str) -> None:
-    """Plot a record of the authors' run at every rate, against time ηt.
-
-    `conservation` is the drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, which is constant on the flow (FM-L1);
-    `alignment` is ⟨v_{k+1}, u_k⟩², averaged over neighboring layers (FM-L2 c).
-    """
-    for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
-        run = _run(table, rate.learning_rate)
-        style = series(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
-        if index == 0:
-            style |= {"linewidth": 5, "alpha": 0.4}  # the next rate follows the same path
-        run = run[run["step"] > 0]
-        ax.plot(run["step"] * rate.learning_rate, run[column], **style)
-
-
 def _run(table: Table, learning_rate: float, repetition: int = AUTHORS_RUN) -> Table:
     return table[(table["learning_rate"] == learning_rate) & (table["repetition"] == repetition)]
 
@@ -206,7 +199,7 @@ def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) 
     """Answer whether the other starts stay below the edge too, and what float32 changes."""
     top = own_starts(table, learning_rate).groupby("repetition")["height"].max()
     return {
-        "other starts": {"top": top, "below": (top <= 1).sum()},
+        "starts below the edge": {"top": top, "below": (top <= 1).sum()},
         "float32": _precision(table, learning_rate),
     }
 
@@ -221,7 +214,7 @@ def edge_answers(config: Trajectories, table: Table, *, learning_rate: float) ->
         for _, run in runs.groupby("repetition")
     ]
     return {
-        "other starts": {"crossings": crossings, "late": mean_interval(late.mean())},
+        "starts at the edge": {"crossings": crossings, "late": mean_interval(late.mean())},
         "float32": _precision(table, learning_rate),
     }
 
@@ -236,34 +229,24 @@ def _precision(table: Table, learning_rate: float) -> dict[str, float]:
     return {"median": off.median(), "most": off.max()}
 
 
-def conservation_answers(config: Trajectories, table: Table) -> Answers:
-    """Answer what flow conserves and descent does not."""
-    slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
-    drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
-    near = drift[middle] / drift[slow] / (middle / slow)
-    far = drift[fast] / drift[middle] / (fast / middle)
-    return {"drift": {"slow": slow, "middle": middle, "fast": fast, "near": near, "far": far}}
-
-
-def alignment_answers(config: Trajectories, table: Table) -> Answers:
-    """Answer whether neighboring layers align far from small initialization."""
-    slow = min(rate.learning_rate for rate in config.rates)
-    runs = own_starts(table, slow).set_index("repetition")
-    first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))
-    growth = mean_interval((last - first).to_numpy())
-    return {"alignment": {"growth": growth, "slow": slow, "starts": len(first)}}
-
-
-def _study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study:
+def training_study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study:
     """Return the trainings of panels c and d of a figure."""
     paper = Trajectories(Setting(**setting), figure, scale, rates, 20)
-    fewer = {"repetitions": 4}
     name = f"{figure.lower()}-training"
-    return define_study(name, follow, units, paper=paper, quick=fewer)
+    return define_study(name, follow, units, paper=paper, quick={"repetitions": 4})
 
 
-# The slowest rate is not in the paper: it shows what vanishes with η (FM-L1).
-TRAINING = _study("FM-1", 0.35, Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
-RESIDUAL_TRAINING = _study(
-    "FM-4", 0.5, Followed(0.02, 400), Followed(0.1, 400), initialization="residual"
-)
+def training_panels(figure: str, study: Study, **options: Any) -> tuple[Panel, Panel]:
+    """Return panels c and d of a figure, with options of `plot_training`."""
+    axes = {"xlabel": "Gradient steps", "yscale": "log"}
+    below, at_edge = {"learning_rate": 0.02}, {"learning_rate": 0.1}
+    return (
+        define_panel(
+            f"{figure}c", study, partial(plot_training, **below, **options),
+            partial(stable_answers, **below), axes=axes,
+        ),
+        define_panel(
+            f"{figure}d", study, partial(plot_training, **at_edge, subsample=5, **options),
+            partial(edge_answers, **at_edge), axes=axes,
+        ),
+    )  # fmt: skip

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.optimize import minimize
 
-from deeplin.errors import InputError
-from deeplin.problems.losses import ConvexLoss, Softmax
-from deeplin.problems.moments import is_tall, solver, thin_svd
-from deeplin.problems.problem import LeastSquares, Problem, Spectrum
+from deeplin.errors import InputError, whole_number
+from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.losses import ConvexLoss, Logistic, Softmax
+from deeplin.problems.moments import is_tall, numerical_rank, solver, thin_svd
+from deeplin.problems.problem import Problem, Spectrum
+from deeplin.problems.reduced_rank import BestOfRank, Factors
 
 NEWTON_STEPS = 500
 STEP_TOLERANCE = 1e-8
@@ -29,6 +32,19 @@ REUSE_FACTOR = 0.3
 """Largest ratio of consecutive steps at which the Hessian of many rows is reused."""
 SUBSAMPLING = 16
 """One in this many rows is used to find a starting point, if there are many rows."""
+FEW_BLOCKS = 4
+"""Number of classes from which the Hessian is assembled by a single product of matrices."""
+PRODUCTS_IN_MEMORY = 2**22
+"""Most products of two inputs that are kept at once for the Hessian."""
+LARGEST_HESSIAN = 1000
+"""Most coordinates for which Newton's method is used; above it, a quasi-Newton method."""
+QUASI_NEWTON_STEPS = 1000
+GRADIENT_TOLERANCE = 1e-8
+"""Largest entry of the gradient, relative to that at zero, at which the latter has settled."""
+LARGEST_PROGRAM = 10**6
+"""Most entries of the linear program that decides whether classes can be separated."""
+SEPARATING_MARGIN = 40.0
+"""Least margin of the predictions that are kept for separated classes, of loss e⁻⁴⁰."""
 MARGIN_TOLERANCE = 1e-7
 """Margins, relative to the size of their rows, that count as zero."""
 
@@ -64,10 +80,6 @@ class GeneralizedLinear(eqx.Module):
         return self.inputs.T @ second / self.inputs.shape[0]
 
 
-Objective: TypeAlias = LeastSquares | GeneralizedLinear
-"""The risk as a function of the product, as used by training and Hessians."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class GeneralizedLinearProblem(Problem):
     """R(Θ) = (1/n)Σφ(Θᵀx_i, y_i), φ convex; built by `Problem.from_data(X, y, loss=...)`.
@@ -88,14 +100,14 @@ class GeneralizedLinearProblem(Problem):
 
     @property
     def last_iterate(self) -> np.ndarray:
-        """Last iterate of Newton's method, (d, q): the optimum, if there is one."""
-        return self.coordinates.theta(self._fit.coordinates)
+        """Last iterate of Newton's method, in the shape of the optimum, if there is one."""
+        return as_map(self.coordinates.theta(self._fit.coordinates))
 
     @cached_property
-    def optimum(self) -> np.ndarray:
-        """Θ*: the minimizer of least norm, (d,) or (d, q); raises where there is none (X-16)."""
+    def optimum_columns(self) -> np.ndarray:
+        """Θ*: the minimizer of least norm, (d, q); raises where there is none (X-16)."""
         if self._fit.settled:
-            return self._as_given(self.last_iterate)
+            return self.coordinates.theta(self._fit.coordinates)
         if not self._fit.separable:
             raise InputError(
                 "Newton's method found no minimizer of this loss: it may have none on these data, "
@@ -120,26 +132,29 @@ class GeneralizedLinearProblem(Problem):
         return float(self.convex_loss.value(self._fit.predictions, self._rows[1]).mean())
 
     @cached_property
-    def numpy_objective(self) -> GeneralizedLinear:
-        """`objective` with NumPy arrays, in double precision."""
+    def risk_of_columns(self) -> GeneralizedLinear:
+        """The risk about its optimum with NumPy arrays, in double precision."""
         predictions = self._fit.predictions if self._fit.settled else None
         return GeneralizedLinear(
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
         )
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """Return R − R_min of linear maps Θ (…, d, q)."""
-        return self.numpy_objective.value_and_gradient(np.asarray(theta))[0]
+        """Return R − R_min of linear maps, (…, q, d) or (…, d)."""
+        columns = as_columns(np.asarray(theta), self.outputs)
+        return self.risk_of_columns.value_and_gradient(columns)[0]
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
-        gap, gradient = self.numpy_objective.value_and_gradient(np.asarray(theta))
-        return self.minimal_risk + gap, gradient
+        """Return R and ∇R of linear maps, (…, q, d) or (…, d); the gradient has their shape."""
+        columns = as_columns(np.asarray(theta), self.outputs)
+        gap, gradient = self.risk_of_columns.value_and_gradient(columns)
+        return self.minimal_risk + gap, as_map(gradient)
 
     def slope_bound(self, theta: np.ndarray) -> np.ndarray:
-        """Return ‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), at least that of Θ = 0."""
+        """Return ‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of maps (…, q, d) or (…, d), at least that of Θ = 0."""
         X, y = self._rows
-        at = (self.convex_loss.slope(z, y) for z in (X @ theta, np.zeros_like(y)))
+        z = X @ as_columns(theta, self.outputs)
+        at = (self.convex_loss.slope(at, y) for at in (z, np.zeros_like(y)))
         sizes = (np.linalg.norm(slope, axis=(-2, -1)) for slope in at)
         return np.linalg.norm(X) * np.maximum(*sizes) / self.samples
 
@@ -149,15 +164,15 @@ class GeneralizedLinearProblem(Problem):
         return self.curvature_at(self.optimum)
 
     def curvature_at(self, theta: np.ndarray) -> np.ndarray:
-        """Return H(Θ) = ∇²R in the layout of `curvature`."""
+        """Return H(Θ) = ∇²R at a linear map, (q, d) or (d,), in the layout of `curvature`."""
         X, y = self._rows
-        return assembled(X, self.convex_loss.blocks(X @ theta.reshape(self.dimension, -1), y))
+        return assembled(X, self.convex_loss.blocks(X @ as_columns(theta, self.outputs), y))
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """The nonzero eigenvalues of H/2, largest first, with eigenvectors and w* in that basis."""
         self.require_single_target("the spectrum of H/2 as a matrix of the inputs")
-        rows, optimum = self.curvature_rows("the spectrum of H"), self.optimum.reshape(-1, 1)
+        rows, optimum = self.curvature_rows("the spectrum of H"), self.optimum_columns
         _, singular, right = thin_svd(rows, rows[:, :0])
         keep = singular > np.finfo(np.float64).eps * max(rows.shape) * singular[0]
         vectors = right[keep].T
@@ -167,15 +182,59 @@ class GeneralizedLinearProblem(Problem):
         """Return (φ_i''/2)^{1/2}x_i at the optimum, for one output."""
         self.require_single_target(quantity)
         X, y = self._rows
-        return np.sqrt(self.convex_loss.second(X @ self.optimum.reshape(-1, 1), y) / 2) * X
+        return np.sqrt(self.convex_loss.second(X @ self.optimum_columns, y) / 2) * X
 
     @property
     def residual_share(self) -> float:
         """Mean of φ'² at the optimum over that at zero: 0 if every φ_i' vanishes."""
         X, y = self._rows
-        at = [X @ self.optimum.reshape(self.dimension, -1), np.zeros_like(y)]
+        at = [X @ self.optimum_columns, np.zeros_like(y)]
         there, zero = (float(np.mean(self.convex_loss.slope(z, y) ** 2)) for z in at)
         return there / zero if zero > 0 else 0.0
+
+    def best_of_rank(self, rank: int) -> BestOfRank:
+        """Return the product of rank at most r with the least risk that descent finds (X-34)."""
+        r = whole_number("rank", rank)
+        optimum = self.optimum_columns
+        values = np.linalg.svd(optimum, compute_uv=False)
+        full = numerical_rank(values, max(optimum.shape))
+        if r >= full:
+            product, excess = optimum, 0.0
+        else:
+            if r not in self._best_products:
+                self._best_products[r] = self._best_factors(r)
+            product = self._best_products[r]
+            excess = float(self.risk_of_columns.value_and_gradient(product)[0])
+        return BestOfRank(
+            product=as_map(product),
+            risk=self.minimal_risk + excess,
+            excess=excess,
+            rank=min(r, full),
+            unique=r >= full,
+            exact=r >= full,
+        )
+
+    @cached_property
+    def _best_products(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def _best_factors(self, rank: int) -> np.ndarray:
+        """Return the best product (d, q) of this rank that descent finds, in whitened inputs."""
+        loss, targets, E = self.convex_loss, self._rows[1], self.coordinates.outputs
+        Q, R = np.linalg.qr(self.coordinates.rows)
+        n, rows = len(Q), np.sqrt(len(Q)) * Q
+
+        def risk(product: np.ndarray) -> tuple[float, np.ndarray]:
+            z = rows @ product @ E.T
+            return float(loss.value(z, targets).mean()), rows.T @ (loss.slope(z, targets) @ E) / n
+
+        def hessian(product: np.ndarray) -> np.ndarray:
+            return assembled(rows, E.T @ loss.blocks(rows @ product @ E.T, targets) @ E)
+
+        best = Factors(risk, hessian, rows.shape[1], E.shape[1], rank).least(
+            R @ self._fit.coordinates / np.sqrt(n)
+        )
+        return self.coordinates.theta(np.linalg.solve(R, np.sqrt(n) * best))
 
     def require_signal(self, quantity: str) -> None:
         """Raise InputError if w* = 0 or H^{1/2}w* = 0, where the infimum of S is 0."""
@@ -292,10 +351,49 @@ def fit(
         near = fit(loss, part, targets[::SUBSAMPLING], ridge=ridge)
         start = near.coordinates if near.settled else None
     u = _starting_point(loss, coordinates, targets) if start is None else start
+    method = _newton if u.size <= LARGEST_HESSIAN else _quasi_newton
     if start is None:
         for preliminary in loss.preliminary_losses(coordinates.predictions(u), targets):
-            u = _newton(preliminary, coordinates, targets, ridge, u).coordinates
-    return _newton(loss, coordinates, targets, ridge, u)
+            u = method(preliminary, coordinates, targets, ridge, u).coordinates
+    return method(loss, coordinates, targets, ridge, u)
+
+
+def _quasi_newton(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, ridge: float, u: np.ndarray
+) -> Fit:
+    """Minimize as `fit` does, by L-BFGS, without a Hessian."""
+    rows, outputs = coordinates.rows, coordinates.outputs
+    metric = coordinates.penalty() if ridge else None
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        at = flat.reshape(u.shape)
+        z = coordinates.predictions(at)
+        value = float(loss.value(z, targets).mean())
+        gradient = rows.T @ (loss.slope(z, targets) @ outputs) / len(rows)
+        if metric is not None:
+            value += ridge * float(np.sum(at * (metric @ at)))
+            gradient = gradient + 2 * ridge * metric @ at
+        return value, gradient.ravel()
+
+    def stop_if_separated(flat: np.ndarray) -> None:
+        if not ridge and _separates(loss, coordinates, targets, flat.reshape(u.shape)):
+            raise StopIteration
+
+    size = np.abs(objective(np.zeros(u.size))[1]).max()
+    options = {
+        "maxiter": QUASI_NEWTON_STEPS,
+        "maxfun": 2 * QUASI_NEWTON_STEPS,
+        "gtol": GRADIENT_TOLERANCE * size,
+        "ftol": 0.0,
+    }
+    found = minimize(
+        objective, u.ravel(), method="L-BFGS-B", jac=True, options=options,
+        callback=stop_if_separated,
+    ).x.reshape(u.shape)  # fmt: skip
+    if not ridge and _separates(loss, coordinates, targets, found):
+        return _separated(loss, coordinates, targets, found)
+    settled = np.abs(objective(found.ravel())[1]).max() <= GRADIENT_TOLERANCE * size
+    return Fit(found, coordinates.predictions(found), bool(settled))
 
 
 def _newton(
@@ -305,7 +403,8 @@ def _newton(
     n, k = len(rows), outputs.shape[1]
     metric = coordinates.penalty() if ridge else None
     z = coordinates.predictions(u)
-    separable, hessian, reuse, before = None, np.zeros((0, 0)), False, np.inf
+    separable, checked, hessian = None, False, np.zeros((0, 0))
+    reuse, before = False, np.inf
     for _ in range(NEWTON_STEPS):
         gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
         if metric is not None:
@@ -330,10 +429,12 @@ def _newton(
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
         reuse = length == 1.0 and size <= REUSE_FACTOR * min(scale, before) and is_tall(rows)
         before = size
-        if not ridge and separable is None and scale > SUSPICIOUS_SIZE:
-            separable = is_separable(loss, coordinates, targets, u)
-        if separable and -descent < 1e-17:
-            break
+        if not ridge and scale > SUSPICIOUS_SIZE and _separates(loss, coordinates, targets, u):
+            return _separated(loss, coordinates, targets, u)
+        if not ridge and not checked and scale > SUSPICIOUS_SIZE:
+            separable, checked = is_separable(loss, coordinates, targets, u), True
+        if checked and separable is not False and -descent < 1e-17:
+            return Fit(u, z, False, True)
     return Fit(u, z, False, bool(separable))
 
 
@@ -366,12 +467,25 @@ def _least_norm(
 def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
     """Return (1/n)Σ_i B_i ⊗ x_ix_iᵀ for blocks B_i (n, k, k), class-major."""
     (n, r), k = rows.shape, blocks.shape[-1]
-    matrix = np.empty((k, r, k, r))
-    for a in range(k):
-        for b in range(a, k):
+    pairs = np.triu_indices(k)
+    if k < FEW_BLOCKS:
+        matrix = np.empty((k, r, k, r))
+        for a, b in zip(*pairs, strict=True):
             matrix[a, :, b] = rows.T @ (blocks[:, a, b, None] * rows) / n
             matrix[b, :, a] = matrix[a, :, b].T
-    return matrix.reshape(k * r, k * r)
+        return matrix.reshape(k * r, k * r)
+    upper = np.triu_indices(r)
+    entries = np.zeros((len(pairs[0]), len(upper[0])))
+    step = max(1, PRODUCTS_IN_MEMORY // len(upper[0]))
+    for first in range(0, n, step):  # one product of two matrices for all pairs of classes
+        part = rows[first : first + step]
+        squares = part[:, upper[0]] * part[:, upper[1]]
+        entries += blocks[first : first + step, pairs[0], pairs[1]].T @ squares
+    matrix = np.empty((k, k, r, r))
+    matrix[pairs[0][:, None], pairs[1][:, None], upper[0], upper[1]] = entries / n
+    matrix[pairs[0][:, None], pairs[1][:, None], upper[1], upper[0]] = entries / n
+    matrix[pairs[1], pairs[0]] = matrix[pairs[0], pairs[1]]
+    return matrix.transpose(0, 2, 1, 3).reshape(k * r, k * r)
 
 
 def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
@@ -419,16 +533,42 @@ def _backtracked(excess: Callable[[float], float], descent: float) -> float:
     return length
 
 
-def is_separable(
+def _separates(
     loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
 ) -> bool:
+    """Return whether the predictions of u have the right class for every sample."""
+    z = coordinates.predictions(u)
+    return isinstance(loss, Softmax | Logistic) and bool(_smallest_margin(loss, targets, z) > 0)
+
+
+def _smallest_margin(loss: ConvexLoss, targets: np.ndarray, z: np.ndarray) -> float:
+    if not isinstance(loss, Softmax):
+        return float((targets * z).min())
+    right = z[targets == 1]
+    return float((right - np.where(targets == 1, -np.inf, z).max(axis=1)).min())
+
+
+def _separated(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
+) -> Fit:
+    """Return a fit that separates the classes, scaled so that its risk is near the infimum 0."""
+    z = coordinates.predictions(u)
+    factor = max(1.0, SEPARATING_MARGIN / _smallest_margin(loss, targets, z))
+    return Fit(factor * u, factor * z, False, True)
+
+
+def is_separable(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
+) -> bool | None:
     """Return whether a direction increases no sample's loss and decreases one (X-16).
 
-    The risk then has no minimizer. A linear program decides: the largest sum of margins over
-    directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
-    of the predictions, and v_i of the right class minus that of each other class for softmax. If
-    the direction u has positive margins only, no linear program is needed.
+    The risk then has no minimizer. A linear program decides (None: it is too large): the largest
+    sum of margins over directions in the unit cube along which no margin is negative. Margins are
+    s·v_i for a change v of the predictions, and v_i of the right class minus that of each other
+    class for softmax. If the direction u has positive margins only, no linear program is needed.
     """
+    if len(targets) * targets.shape[1] * u.size > LARGEST_PROGRAM:
+        return None
     from scipy.optimize import linprog  # takes half a second, and most data do not need it
 
     found = _margins(loss, coordinates, targets)

@@ -178,3 +178,11 @@ def thin_svd(inputs: np.ndarray, targets: np.ndarray):
         inputs, targets = triangle[:, :d], triangle[:, d:]
     left, singular, right = np.linalg.svd(inputs, full_matrices=False)
     return left.T @ targets, singular, right
+
+
+def numerical_rank(singular: np.ndarray, size: int) -> int:
+    """Return the number of nonzero singular values (largest first) of a matrix.
+
+    `size` is the larger side of the matrix.
+    """
+    return int(np.count_nonzero(singular > np.finfo(float).eps * size * singular[0]))

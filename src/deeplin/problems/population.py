@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, positive_number, validated
+from deeplin.errors import InputError, finite_array, positive_number
+from deeplin.problems.linear_maps import as_columns, as_map
 from deeplin.problems.problem import Problem
 
 LARGEST_DENSE = 5000
@@ -93,13 +94,18 @@ def covariance_spectrum(covariance: Covariance) -> np.ndarray:
     return np.maximum(eigenvalues, 0.0)
 
 
-@validated
-def population_risk(theta, *, optimum, covariance):
-    """Return Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
+def population_risk(theta: Any, *, optimum: Any, covariance: Any) -> Any:
+    """Return Risk(Θ) = E‖(Θ − Θ*)x‖² = Tr((Θ−Θ*) Σ (Θ−Θ*)ᵀ), exactly (BO-risk).
 
-    `theta` is (d,) or (d, q), or a batch (runs, d, q); `optimum` has the same shape or is shared by
-    the batch. `covariance` is Σ as its eigenvalues or diagonal (d), dense (d×d), a factor F (d×k,
-    Σ = F Fᵀ), or `Factored(F, diagonal)` for Σ = F Fᵀ + diag; d = 10⁵ needs no d×d matrix.
+    Args:
+        theta: A linear map, (q, d), or (d,) for one output; or a batch of maps, (runs, q, d) or
+            (runs, d).
+        optimum: Θ*, a map of the same shape, or (runs, q, d), one for each run.
+        covariance: Σ as its eigenvalues or diagonal (d), dense (d×d), a factor F (d×k, Σ = F Fᵀ),
+            or `Factored(F, diagonal)` for Σ = F Fᵀ + diag; d = 10⁵ needs no d×d matrix.
+
+    Returns:
+        The risk, a number, or one for each run.
 
     ```python
     import deeplin as dl, numpy as np
@@ -109,13 +115,12 @@ def population_risk(theta, *, optimum, covariance):
     """
     sigma = check_covariance(covariance)
     d = covariance_dimension(sigma)
-    estimate, truth = _as_columns("theta", theta, d), _as_columns("optimum", optimum, d)
-    if estimate.shape[-1] != truth.shape[-1] or (
-        truth.ndim == 3 and estimate.shape[:-2] != truth.shape[:-2]
-    ):
+    truth = _as_columns("optimum", optimum, d)
+    estimate = _as_columns("theta", theta, d, outputs=truth.shape[-1])
+    if truth.ndim == 3 and estimate.shape[:-2] != truth.shape[:-2]:
         raise InputError(
-            f"theta has shape {np.shape(theta)} and optimum {np.shape(optimum)}; pass the same "
-            "number of outputs, and one optimum or one for each run."
+            f"theta has shape {np.shape(theta)} and optimum {np.shape(optimum)}; pass one optimum "
+            "or one for each run."
         )
     difference = estimate - truth
     risk = np.sum(difference * apply_covariance(sigma, difference), axis=(-2, -1))
@@ -137,6 +142,7 @@ class Population:
     """
 
     optimum: np.ndarray
+    """Θ*: (q, d), or (d,) for one output."""
     covariance: Covariance
     noise: float = 1.0
     drawn: bool = False
@@ -147,20 +153,29 @@ class Population:
         sigma = check_covariance(self.covariance)
         columns = _as_columns("optimum", self.optimum, covariance_dimension(sigma))
         if columns.ndim != 2:
-            raise InputError(f"optimum has shape {columns.shape}; pass (d,) or (d, q).")
+            raise InputError(f"optimum has shape {np.shape(self.optimum)}; pass (d,) or (q, d).")
         object.__setattr__(self, "covariance", sigma)
-        object.__setattr__(self, "optimum", columns)
+        object.__setattr__(self, "optimum", as_map(columns))
         object.__setattr__(self, "noise", positive_number("noise", self.noise, zero_allowed=True))
 
     @property
     def dimension(self) -> int:
         """Number of inputs d."""
-        return len(self.optimum)
+        return self.optimum.shape[-1]
 
     @property
     def outputs(self) -> int:
         """Number of outputs q."""
-        return self.optimum.shape[1]
+        return 1 if self.optimum.ndim == 1 else len(self.optimum)
+
+    @property
+    def optimum_columns(self) -> np.ndarray:
+        """`optimum` as columns, (d, q), the layout of computations."""
+        return as_columns(self.optimum, self.outputs)
+
+    def columns(self, name: str, theta: Any) -> np.ndarray:
+        """Return linear maps of this population's shape, or a batch of them, as columns."""
+        return _as_columns(name, theta, self.dimension, outputs=self.outputs)
 
     @cached_property
     def spectrum(self) -> np.ndarray:
@@ -169,7 +184,7 @@ class Population:
 
     def require_fit(self, problem: Problem) -> None:
         """Raise unless Θ* maps the problem's inputs to its targets."""
-        if self.optimum.shape != (problem.dimension, problem.outputs):
+        if (self.dimension, self.outputs) != (problem.dimension, problem.outputs):
             raise InputError(
                 f"the population has Θ* of shape {self.optimum.shape} and the problem "
                 f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
@@ -184,16 +199,25 @@ class Population:
         return apply_covariance(self.covariance, columns)
 
 
-def _as_columns(name: str, value: Any, dimension: int) -> np.ndarray:
-    """Return `value` as (d, q), or (runs, d, q)."""
+def _as_columns(name: str, value: Any, d: int, outputs: int | None = None) -> np.ndarray:
+    """Return a linear map (q, d) or (d,) as (d, q), or a batch of such maps as (runs, d, q).
+
+    Without the number of outputs, a matrix is one map.
+    """
     array = finite_array(name, value, (1, 2, 3))
-    columns = array[:, None] if array.ndim == 1 else array
-    if columns.shape[-2] != dimension:
+    if array.shape[-1] != d:
         raise InputError(
-            f"{name} has shape {array.shape} and the covariance {dimension} inputs; pass "
-            f"({dimension},), ({dimension}, q) or a batch (runs, {dimension}, q)."
+            f"{name} has shape {array.shape} and the covariance {d} inputs; pass ({d},), (q, {d}) "
+            f"or a batch (runs, q, {d})."
         )
-    return columns
+    if array.ndim == 1 or (array.ndim == 2 and outputs == 1):
+        array = array[..., None, :]  # of one output
+    if outputs is not None and array.shape[-2] != outputs:
+        raise InputError(
+            f"{name} has shape {array.shape}, that is {array.shape[-2]} output(s), and the optimum "
+            f"{outputs}; pass the same number of outputs."
+        )
+    return array.mT
 
 
 def _check_not_negative(values: np.ndarray, slack: float = 0.0) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, shown, validated, whole_number
+from deeplin.errors import InputError, finite_array, shown, whole_number
 from deeplin.markup import html_table
+from deeplin.problems.linear_maps import as_columns, as_map
 from deeplin.problems.losses import ConvexLoss, Loss, Squared, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
@@ -22,11 +23,10 @@ from deeplin.problems.moments import (
     solver,
     thin_svd,
 )
+from deeplin.problems.reduced_rank import BestOfRank, Truncation, truncation
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
-
-    from deeplin.problems.generalized_linear import Objective
 
 
 class Spectrum(NamedTuple):
@@ -42,6 +42,26 @@ class Spectrum(NamedTuple):
     def orthogonal_part(self, columns: np.ndarray) -> np.ndarray:
         """Return (I − P_X) C, the part of columns (…, d, k) orthogonal to all samples."""
         return columns - self.vectors @ (self.vectors.T @ columns)
+
+
+class Risk(Protocol):
+    """The risk as a function of columns Θ (…, d, q), for NumPy and JAX arrays.
+
+    A pytree, so that compiled code takes the data as an argument: `LeastSquares`, or
+    `GeneralizedLinear` for other losses.
+    """
+
+    @property
+    def minimal_risk(self) -> Any:
+        """R_min, or the infimum of R."""
+
+    def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
+        """Return R(Θ) − `minimal_risk` and ∇R(Θ)."""
+        ...
+
+    def curvature_product(self, theta: Any, direction: Any) -> Any:
+        """Return ∇²R(Θ)[D]."""
+        ...
 
 
 class LeastSquares(NamedTuple):
@@ -87,10 +107,12 @@ class Problem:
     samples: int
     dimension: int
     outputs: int
-    single_target: bool
     inputs: np.ndarray | None = None
     targets: np.ndarray | None = None
+    """y in the shape it was given, (n,) or (n, q); labels of classes as numbers."""
     second_moments: np.ndarray | None = None
+    means: np.ndarray | None = None
+    """The means of inputs and targets, if only moments were accumulated."""
     loss: Loss = "squared"
     """The name of the loss, or the functions (φ, φ', φ'')."""
     delta: float = 1.0
@@ -99,7 +121,7 @@ class Problem:
     """The labels of a classification, sorted: logistic takes the second as positive."""
 
     @classmethod
-    def from_data(cls, X, y, loss: Loss = "squared", delta: float = 1.0) -> Problem:
+    def from_data(cls, X: Any, y: Any, loss: Loss = "squared", delta: float = 1.0) -> Problem:
         """Return the problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
 
         | loss | φ(z, y), averaged over samples | y |
@@ -110,6 +132,12 @@ class Problem:
         | `"poisson"` | e^z − yz | counts |
         | `"huber"` | r²/2 for \\|r\\| ≤ δ, then δ\\|r\\| − δ²/2, r = z − y | numbers |
         | `(phi, dphi, d2phi)` | functions of (z, y), elementwise; jax.numpy to train | numbers |
+
+        Args:
+            X: Inputs, (n, d).
+            y: Targets, (n,) or (n, q).
+            loss: The name of a loss, or its functions.
+            delta: Where the Huber loss becomes linear.
 
         ```python
         import deeplin as dl, numpy as np
@@ -124,57 +152,69 @@ class Problem:
         targets, classes = encoded(convex, y)
         require_same_length(inputs, targets)
         (n, d), q = inputs.shape, targets.shape[1]
-        kind, single = cls, np.ndim(y) == 1
+        kind = cls
         if not isinstance(convex, Squared):
             from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 
-            kind, single = GeneralizedLinearProblem, q == 1
-        return kind(n, d, q, single, inputs, targets, loss=loss, delta=delta, classes=classes)
+            kind = GeneralizedLinearProblem
+        given = targets[:, 0] if q == 1 and np.ndim(y) == 1 else targets
+        return kind(n, d, q, inputs, given, loss=loss, delta=delta, classes=classes)
 
     @classmethod
     def from_moments(
-        cls, covariance, cross_moment, target_moment, samples: int, loss: Loss = "squared"
+        cls,
+        covariance: Any,
+        cross_moment: Any,
+        target_moment: Any,
+        samples: int,
+        loss: Loss = "squared",
     ) -> Problem:
         """Return the problem with given second moments.
 
-        These are Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n.
+        Args:
+            covariance: Σ̂ = XᵀX/n, (d, d).
+            cross_moment: Xᵀy/n, (d,), or XᵀY/n, (d, q).
+            target_moment: ‖y‖²/n, or YᵀY/n, (q, q).
+            samples: n.
+            loss: Only the squared loss is determined by moments.
         """
         _require_squared(loss)
         table, cross = joint_moments(covariance, cross_moment, target_moment)
         d, q = len(cross), cross.reshape(len(cross), -1).shape[1]
         count = whole_number("samples", samples)
-        return cls(count, d, q, cross.ndim == 1, second_moments=table)
+        return cls(count, d, q, second_moments=table)
 
     @classmethod
-    @validated
     def from_chunks(cls, chunks: Iterable, loss: Loss = "squared") -> Problem:
-        """Return the problem of `(X, y)` chunks, each read once; memory does not depend on n."""
+        """Return the problem of `(X, y)` chunks, each read once; memory does not depend on n.
+
+        Args:
+            chunks: Pairs of rows and targets.
+            loss: Only the squared loss is determined by moments.
+        """
         _require_squared(loss)
-        single = True
 
         def parts() -> Iterator[Moments]:
-            nonlocal single
             for chunk in chunks:
                 if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
                     raise InputError(f"a chunk is {shown(chunk)}; pass pairs (X, y).")
                 X = finite_array("X", chunk[0], (2,), sized=True)
                 y = finite_array("y", chunk[1], (1, 2), sized=True)
                 require_same_length(X, y)
-                single = single and y.ndim == 1
                 yield Moments.of_rows(X, y.reshape(len(y), -1))
 
         moments = merge_all(parts())
         if moments is None:
             raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
-        return cls.from_accumulated(moments, single_target=single)
+        return cls.from_accumulated(moments)
 
     @classmethod
-    def from_accumulated(cls, moments: Moments, *, single_target: bool = True) -> Problem:
+    def from_accumulated(cls, moments: Moments) -> Problem:
         """Return the problem of moments accumulated elsewhere (for example on several machines)."""
         q = moments.targets
         d = len(moments.shift) - q
         require_sizes(moments.raw, d)
-        return cls(moments.count, d, q, single_target, second_moments=moments.raw)
+        return cls(moments.count, d, q, second_moments=moments.raw, means=moments.mean)
 
     def __repr__(self) -> str:
         known = "moments" if self.inputs is None else "data"
@@ -201,47 +241,36 @@ class Problem:
         return loss_of(self.loss, self.delta)
 
     @cached_property
-    def numpy_objective(self) -> Objective:
-        """`objective` with NumPy arrays, in double precision."""
-        optimum = self.optimum.reshape(self.dimension, -1)
-        return LeastSquares(self.covariance, optimum, np.asarray(self.minimal_risk))
+    def risk_of_columns(self) -> Risk:
+        """The risk about its optimum with NumPy arrays, in double precision."""
+        return LeastSquares(self.covariance, self.optimum_columns, np.asarray(self.minimal_risk))
 
     @cached_property
-    def objective(self) -> Objective:
-        """The risk about its optimum, as JAX arrays of the current default precision.
-
-        A pytree with `value_and_gradient(theta)` (of R − R_min), `curvature_product(theta,
-        direction)` and `minimal_risk`, so that compiled code takes the data as an argument.
-        """
+    def device_risk(self) -> Risk:
+        """`risk_of_columns` with JAX arrays of the current default precision."""
         import jax  # not needed for moments and theory
 
         # `device_put` of copies: `jnp.asarray` would compile a program for each new shape.
-        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
-
-    @property
-    def quadratic(self) -> LeastSquares:
-        """`objective`, which must be quadratic."""
-        self.require_squared_loss("this")
-        return self.objective  # pyright: ignore[reportReturnType]
+        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.risk_of_columns)
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """Return R − R_min of linear maps Θ (…, d, q), accurately down to rounding.
+        """Return R − R_min of linear maps, (…, q, d) or (…, d), accurately down to rounding.
 
         It is evaluated in the eigenbasis of Σ̂.
         """
         eigenvalues, vectors, coordinates = self.spectrum
-        difference = vectors.T @ theta - coordinates
+        difference = vectors.T @ as_columns(theta, self.outputs) - coordinates
         return (difference * (eigenvalues[:, None] * difference)).sum(axis=(-2, -1))
 
     def risk(self, theta: np.ndarray) -> np.ndarray:
-        """Return R of linear maps Θ (…, d, q)."""
+        """Return R of linear maps, (…, q, d) or (…, d)."""
         return self.minimal_risk + self.gap(theta)
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        """Return R and ∇R of linear maps, (…, q, d) or (…, d); the gradient has their shape."""
         eigenvalues, vectors, coordinates = self.spectrum
-        difference = vectors.T @ theta - coordinates
-        return self.risk(theta), vectors @ (2 * eigenvalues[:, None] * difference)
+        difference = vectors.T @ as_columns(theta, self.outputs) - coordinates
+        return self.risk(theta), as_map(vectors @ (2 * eigenvalues[:, None] * difference))
 
     @property
     def curvature(self) -> np.ndarray:
@@ -259,10 +288,29 @@ class Problem:
 
     @cached_property
     def cross_moment(self) -> np.ndarray:
-        """b = Xᵀy/n, of shape (d,) or (d, q)."""
-        if self.inputs is not None and self.targets is not None:
-            return self._as_given(self.inputs.T @ self.targets / self.samples)
-        return self._as_given(self._moments[: self.dimension, self.dimension :])
+        """b = Xᵀy/n, (d,), or XᵀY/n, (d, q), of several outputs."""
+        columns = self.cross_columns
+        return columns[:, 0] if self.outputs == 1 else columns
+
+    @cached_property
+    def cross_columns(self) -> np.ndarray:
+        """XᵀY/n, (d, q)."""
+        if self.inputs is not None:
+            return self.inputs.T @ self.target_columns / self.samples
+        return self._moments[: self.dimension, self.dimension :]
+
+    @property
+    def target_columns(self) -> np.ndarray:
+        """Y, (n, q), of a problem that has its data."""
+        assert self.targets is not None  # by construction, when there are inputs
+        return self.targets.reshape(self.samples, self.outputs)
+
+    @cached_property
+    def target_second_moments(self) -> np.ndarray:
+        """YᵀY/n, (q, q)."""
+        if self.targets is not None:
+            return self.target_columns.T @ self.target_columns / self.samples
+        return self._moments[self.dimension :, self.dimension :]
 
     @cached_property
     def target_moment(self) -> float:
@@ -283,7 +331,7 @@ class Problem:
         n, d = self.samples, self.dimension
         epsilon = np.finfo(np.float64).eps * max(n if self.inputs is not None else d, d)
         if self.inputs is not None and self.targets is not None:
-            left, singular, right = thin_svd(self.inputs, self.targets)
+            left, singular, right = thin_svd(self.inputs, self.target_columns)
             keep = singular > epsilon * singular[0]
             coordinates = left[keep] / singular[keep, None]
             return Spectrum(singular[keep] ** 2 / n, right[keep].T, coordinates)
@@ -301,10 +349,15 @@ class Problem:
 
     @cached_property
     def optimum(self) -> np.ndarray:
-        """w*: the least-squares solution of minimal norm, (d,) or (d, q)."""
+        """w*: the least-squares solution of minimal norm, (q, d), or (d,) for one output."""
+        return as_map(self.optimum_columns)
+
+    @cached_property
+    def optimum_columns(self) -> np.ndarray:
+        """`optimum` as columns, (d, q), the layout of computations."""
         if self._solution is not None:
-            return self._as_given(self._solution)
-        return self._as_given(self.spectrum.vectors @ self.spectrum.coordinates)
+            return self._solution
+        return self.spectrum.vectors @ self.spectrum.coordinates
 
     @cached_property
     def optimum_norm(self) -> float:
@@ -315,14 +368,52 @@ class Problem:
     def minimal_risk(self) -> float:
         """R_min = R(w*)."""
         if self.inputs is not None and self.targets is not None:
-            residual = self.targets - self.inputs @ self.optimum.reshape(self.dimension, -1)
+            residual = self.target_columns - self.inputs @ self.optimum_columns
             return float(np.sum(residual**2) / self.samples)
         return max(self.target_moment - self.zero_gap, 0.0)
+
+    def best_of_rank(self, rank: int) -> BestOfRank:
+        """Return the product of rank at most r with the least risk, and this risk (X-34).
+
+        Squared loss: with Θ*Σ̂^{1/2} = U S Vᵀ it is U_rU_rᵀΘ* and has the risk
+        R_min + Σ_{i>r} s_i² (reduced-rank regression). It is unique exactly if s_r > s_{r+1} or
+        s_{r+1} = 0. Softmax: the best product found by descent from several starts.
+
+        Args:
+            rank: r, such as the smallest hidden width of a network.
+
+        Returns:
+            `BestOfRank`, which unpacks into the product, (q, d) or (d,) for one output, and the
+            risk.
+
+        ```python
+        import deeplin as dl, numpy as np
+        X = np.random.default_rng(0).normal(size=(50, 5))
+        product, risk = dl.Problem.from_data(X, X).best_of_rank(2)
+        assert product.shape == (5, 5) and np.linalg.matrix_rank(product) == 2
+        ```
+        """
+        part = self.truncation(whole_number("rank", rank))
+        optimum, left = self.optimum_columns, part.left
+        columns = optimum @ left.T @ left if part.excess else optimum
+        return BestOfRank(
+            product=as_map(columns),
+            risk=self.minimal_risk + part.excess,
+            excess=part.excess,
+            rank=len(left),
+            unique=not len(part.tied),
+            exact=True,
+        )
+
+    def truncation(self, rank: int) -> Truncation:
+        """Return which parts of the optimum the best product of this rank keeps."""
+        eigenvalues, _, coordinates = self.spectrum
+        return truncation(eigenvalues, coordinates, rank)
 
     @cached_property
     def zero_gap(self) -> float:
         """R_0 − R_min: the gap of the zero map, without a difference of large risks."""
-        return float(self.gap(np.zeros((self.dimension, self.outputs))))
+        return float(self.gap(as_map(np.zeros((self.dimension, self.outputs)))))
 
     @property
     def zero_risk(self) -> float:
@@ -355,12 +446,28 @@ class Problem:
     def only_target(self, index: int) -> Problem:
         """Return the problem with the same inputs and one of the targets."""
         if self.inputs is not None and self.targets is not None:
-            return Problem.from_data(self.inputs, self.targets[:, index])
+            return Problem.from_data(self.inputs, self.target_columns[:, index])
         d, moments = self.dimension, self._moments
         at = d + index
         return Problem.from_moments(
             moments[:d, :d], moments[:d, at], moments[at, at], samples=self.samples
         )
+
+    @cached_property
+    def with_constant(self) -> Problem:
+        """The problem with a last input that is always 1, as networks with biases see it."""
+        n, d = self.samples, self.dimension
+        if self.inputs is not None:
+            rows = np.concatenate([self.inputs, np.ones((n, 1))], axis=1)
+            return replace(self, dimension=d + 1, inputs=rows)
+        if self.means is None:
+            raise InputError(
+                "a network with biases needs the means of the data; build the problem with "
+                "Problem.from_data or Problem.from_chunks, or pass a network without biases."
+            )
+        moments = np.insert(np.insert(self._moments, d, self.means, axis=0), d, 1.0, axis=1)
+        moments[:, d] = np.insert(self.means, d, 1.0)
+        return replace(self, dimension=d + 1, second_moments=moments, means=None)
 
     @property
     def has_minimizer(self) -> bool:
@@ -396,7 +503,7 @@ class Problem:
                 f"{quantity} needs the data themselves, not only their moments; "
                 "build the problem with Problem.from_data."
             )
-        return self.inputs, self.targets
+        return self.inputs, self.target_columns
 
     def curvature_rows(self, quantity: str) -> np.ndarray:
         """Return rows r_i with H/2 = (1/n)Σr_ir_iᵀ, which are those of X for squared loss."""
@@ -419,22 +526,18 @@ class Problem:
         κ(Σ̂) in the first becomes its square, so that the accuracy is that of a QR factorization,
         at the cost of forming Σ̂.
         """
-        X, Y = self.inputs, self.targets
-        if X is None or Y is None or self.loss != "squared" or not is_tall(X):
+        X = self.inputs
+        if X is None or self.loss != "squared" or not is_tall(X):
             return None
         if (solve := solver(self.covariance)) is None:
             return None
-        optimum = solve(self.cross_moment.reshape(self.dimension, -1))
-        return optimum + solve(X.T @ (Y - X @ optimum) / self.samples)
+        optimum = solve(self.cross_columns)
+        return optimum + solve(X.T @ (self.target_columns - X @ optimum) / self.samples)
 
     @property
     def _moments(self) -> np.ndarray:
         assert self.second_moments is not None  # by construction, when there are no data
         return self.second_moments
-
-    def _as_given(self, columns: np.ndarray) -> np.ndarray:
-        """Return a d×q array in the shape of the caller's target: (d,) for a vector y."""
-        return columns[:, 0] if self.single_target else columns
 
     def _nonzero_spectrum(self) -> np.ndarray:
         """Return the nonzero eigenvalues of Σ̂, or of H/2, largest first."""
@@ -448,6 +551,15 @@ class Problem:
     @property
     def _eigenvalues(self) -> np.ndarray:
         return self.spectrum.eigenvalues
+
+
+def require_problem(value: Any) -> None:
+    """Raise InputError unless this argument is a Problem."""
+    if not isinstance(value, Problem):
+        raise InputError(
+            f"problem is {shown(value)}; pass a deeplin.Problem, such as "
+            "deeplin.Problem.from_data(X, y)."
+        )
 
 
 def _require_squared(loss: Loss, reason: str = "moments determine the squared loss alone") -> None:

@@ -16,7 +16,18 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.problems.linear_maps import as_map
 from deeplin.problems.problem import Problem
+
+__all__ = [
+    "Synthetic",
+    "flat_minima",
+    "from_spectrum",
+    "marion_chizat",
+    "relu_teacher",
+    "separable",
+    "spiked",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +149,7 @@ def from_spectrum(
 ) -> Synthetic:
     """Draw Gaussian inputs with this population spectrum, and Y = XΘ* + noise (BO).
 
-    `truth` is Θ*, (d,) or (d, q), in the eigenbasis; without one it is drawn with ‖Θ*‖_F = 1 for
+    `truth` is Θ*, (q, d) or (d,), in the eigenbasis; without one it is drawn with ‖Θ*‖_F = 1 for
     this number of `outputs`.
     """
     eigenvalues = finite_array("spectrum", spectrum, (1,))
@@ -153,20 +164,21 @@ def from_spectrum(
     if truth is None:
         columns = rng.normal(size=(d, whole_number("outputs", outputs)))
         columns /= np.linalg.norm(columns)
+        truth = as_map(columns)
     else:
-        columns = finite_array("truth", truth, (1, 2))
-        if len(columns) != d:
+        truth = finite_array("truth", truth, (1, 2))
+        if truth.shape[-1] != d:
             raise InputError(
-                f"truth has shape {columns.shape} and the spectrum {d} eigenvalues; pass ({d},) "
-                f"or ({d}, q)."
+                f"truth has shape {truth.shape} and the spectrum {d} eigenvalues; pass ({d},) "
+                f"or (q, {d})."
             )
 
     def draw() -> Problem:
         X = rng.normal(size=(n, d)) * np.sqrt(eigenvalues)
-        clean = X @ columns
+        clean = X @ truth.T
         return Problem.from_data(X, clean + noise * rng.normal(size=clean.shape))
 
-    return Synthetic(draw(), draw(), columns, eigenvalues)
+    return Synthetic(draw(), draw(), truth, eigenvalues)
 
 
 def spiked(
@@ -240,6 +252,94 @@ def separable(
         return Problem.from_data(X + gap * labels[:, None] * direction, labels)
 
     return Synthetic(draw(), draw(), direction, np.ones(d))
+
+
+def linear_attention(covariance: ArrayLike, context: int) -> Problem:
+    """Return in-context linear regression by linear attention as a problem on cubic features.
+
+    A prompt has N pairs (x_i, wᵀx_i) and a query x_q, with w ~ N(0, I) and inputs ~ N(0, Λ). Linear
+    attention with merged key and query predicts wᵀx_q by Σ_h v_h⟨U_h, β x_qᵀ⟩, β = (1/N)Σ_i y_ix_i:
+    a two-layer linear network on z = vec(βx_qᵀ) with one hidden unit for each head. The problem has
+    the population's moments E zzᵀ = C ⊗ Λ, with C = (1 − 1/N)Λ² + (tr(Λ)Λ + 2Λ²)/N,
+    E zy = vec Λ² and E y² = tr Λ.
+
+    Args:
+        covariance: Λ, (D, D).
+        context: the number N of pairs in a prompt.
+
+    ```python
+    import deeplin as dl, numpy as np
+    problem = dl.problems.synthetic.linear_attention(np.diag([0.4, 0.3, 0.2, 0.1]), context=31)
+    assert abs(problem.minimal_risk - 0.13599507) < 1e-8
+    ```
+
+    References:
+        Zhang, Singh, Latham and Saxe (2025), *Training dynamics of in-context learning in linear
+        attention*.
+    """
+    Lambda = finite_array("covariance", covariance, (2,))
+    count = whole_number("context", context)
+    if Lambda.shape[0] != Lambda.shape[1] or not np.allclose(Lambda, Lambda.T, rtol=1e-12, atol=0):
+        raise InputError(f"covariance has shape {Lambda.shape}; pass a symmetric matrix.")
+    square = Lambda @ Lambda
+    C = (1 - 1 / count) * square + (np.trace(Lambda) * Lambda + 2 * square) / count
+    moments = np.kron(C, Lambda), square.ravel(), np.trace(Lambda)
+    return Problem.from_moments(*moments, samples=count)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixCompletion:
+    """Entries of a matrix of low rank: `loss` and `error` are functions of a network."""
+
+    truth: np.ndarray
+    """The matrix, (q, d)."""
+    observed: np.ndarray
+    """Which entries are observed, (q, d)."""
+
+    def loss(self, network: Any) -> Array:
+        """Return the mean squared error of the product on the observed entries."""
+        return self._mean_square(network.product, self.observed)
+
+    def error(self, network: Any) -> Array:
+        """Return the mean squared error of the product on the entries that are not observed."""
+        return self._mean_square(network.product, ~self.observed)
+
+    def _mean_square(self, product: Array, where: np.ndarray) -> Array:
+        return jnp.sum(jnp.where(where, product - self.truth, 0.0) ** 2) / max(where.sum(), 1)
+
+
+def matrix_completion(
+    seed: int, outputs: int, inputs: int, *, rank: int, share: float = 0.5
+) -> MatrixCompletion:
+    """Draw a matrix of low rank of which a random share of the entries is observed.
+
+    The matrix is UVᵀ/√rank with Gaussian U and V. Its `loss` is not a function of a covariance, so
+    pass it to `gradient_descent` as a loss of your own and record the product.
+
+    Args:
+        seed: of the draw.
+        outputs: rows of the matrix.
+        inputs: columns of the matrix.
+        rank: rank of the matrix.
+        share: the share of observed entries, above 0 and at most 1.
+
+    ```python
+    import deeplin as dl, jax
+    task = dl.problems.synthetic.matrix_completion(0, 6, 6, rank=1, share=0.6)
+    network = dl.initialize.gaussian(jax.random.key(0), widths=(6, 6, 6), scale=0.1)
+    record = {"product": lambda network: network.product, "error": task.error}
+    run = dl.gradient_descent(task.loss, network, 0.5, 100, record=record)
+    ```
+    """
+    q, d = whole_number("outputs", outputs), whole_number("inputs", inputs)
+    r = whole_number("rank", rank, maximum=min(q, d))
+    if positive_number("share", share) > 1:
+        raise InputError(f"share is {share:g}; pass the observed share, above 0 and at most 1.")
+    rng = _generator(seed)
+    truth = rng.normal(size=(q, r)) @ rng.normal(size=(r, d)) / np.sqrt(r)
+    observed = np.zeros(q * d, bool)
+    observed[rng.permutation(q * d)[: max(1, round(share * q * d))]] = True
+    return MatrixCompletion(truth, observed.reshape(q, d))
 
 
 def _generator(seed: int) -> np.random.Generator:

@@ -1,360 +1,233 @@
-"""Executors of units: this process, worker processes, or a dask cluster.
+"""Computing units: in this process, by loky's workers, or by any `concurrent.futures.Executor`.
 
-Each takes tasks and returns the bytes of Parquet files.
+Each way yields the bytes of Parquet files, which this process writes; workers need no access to the
+folder.
 """
 
 from __future__ import annotations
 
-import io
-import multiprocessing
+import functools
 import os
 import pickle
-import platform
 import signal
 import threading
 import time
 import traceback
-import uuid
-import warnings
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    as_completed,
+    wait,
+)
+from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib import metadata
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import cloudpickle
 import jax
-import numpy as np
+import jax.numpy as jnp
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deeplin.errors import InputError, whole_number
-from deeplin.execution import check_interrupt, share_compiled_code
-from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.tables.table import dask_client
+from deeplin.execution import share_compiled_code, thread_count
+from deeplin.sweep.store import to_parquet
+
+if TYPE_CHECKING:
+    from deeplin.sweep.experiment import Unit
 
 VERSION = metadata.version("deeplin")
+Rows: TypeAlias = pd.DataFrame | Mapping[str, Any]
 TRIES = 2
-"""Number of deaths of its worker process after which a unit fails."""
-FAILED_STARTS = 10
-"""Number of worker processes that may die in a row while starting before the sweep ends."""
-POLL_SECONDS = 1.0
-"""Time to wait for a result between two checks for Ctrl-C."""
-
+"""Number of times that a unit may end its worker process while it is computed alone."""
+STARTS = 3
+"""Number of times in a row that new worker processes may die before they compute anything."""
+WATCH_SECONDS = 0.5
+"""Time between two looks of a worker at whether its parent process is alive."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
 """Environment variables that set the number of threads of a process; NPROC is that of XLA."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """Data that a worker needs to compute a unit."""
-
-    identifier: str
-    experiment: Experiment
-    config: Any
-    unit: Unit
-    precision: str
-
-    def pack(self) -> tuple[str, str, bytes]:
-        """Return the arguments of `compute_in_worker`; workers import experiment and functions."""
-        try:
-            return self.identifier, VERSION, pickle.dumps(self)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                f"workers cannot import what they are to compute ({error}); define it at the top "
-                "level of a module that they can import."
-            ) from error
-
-
-@dataclass(frozen=True)
 class Result:
-    """A computed unit (`payload`, `columns`) or a failed one (`error`, `trace`)."""
+    """A computed unit (`payload`), or one that raised (`error`, `trace`)."""
 
-    identifier: str
-    seconds: float = 0.0
-    machine: str = ""
+    unit: str
     payload: bytes = b""
-    columns: str = ""
     error: str = ""
     trace: str = ""
 
 
-def compute(task: Task) -> Result:
-    """Compute a unit and return its result, or its exception as a failed result."""
-    started, unit = time.perf_counter(), task.identifier
+def compute(function: Callable[[Unit], Rows], name: str, unit: Unit) -> Result:
+    """Compute a unit and return its result, also if it raises an exception."""
+    started = time.perf_counter()
     try:
-        table = to_arrow(task.experiment.run_unit(task.config, task.unit), unit)
-        result = Result(unit, payload=to_parquet(table), columns=describe_columns(table.schema))
+        rows = function(unit)
+        return Result(name, to_parquet(rows, name, time.perf_counter() - started))
     except Exception as error:
-        trace = traceback.format_exc()
-        result = Result(unit, error=f"{type(error).__name__}: {error}", trace=trace)
-    return replace(result, seconds=time.perf_counter() - started, machine=platform.node())
+        return Result(name, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
 
-def compute_in_worker(identifier: str, version: str, packed: bytes) -> Result:
-    """Compute a unit in a worker process with the precision of the main process."""
+def compute_in_worker(packed: bytes, precision: str, version: str, name: str, unit: Unit) -> Result:
+    """Compute a unit in a worker, with the precision of the main process."""
     if version != VERSION:
-        return failure(identifier, f"the worker has deeplin {VERSION}, the sweep {version}")
+        return Result(name, error=f"the worker has deeplin {VERSION}, the sweep {version}")
+    here = str(jnp.result_type(float))
+    with nullcontext() if here == precision else jax.enable_x64(precision == "float64"):
+        try:
+            function = _unpack(packed)
+        except Exception as error:  # importing the user's modules may raise anything
+            return Result(name, error=f"a worker cannot import the function: {error!r}")
+        return compute(function, name, unit)
+
+
+_unpack = functools.lru_cache(maxsize=4)(pickle.loads)
+"""Load a function once for all its units, so that a worker compiles its programs once."""
+
+
+def compute_all(
+    function: Callable[[Unit], Rows],
+    units: Mapping[str, Unit],
+    precision: str,
+    workers: int,
+    executor: Executor | None,
+    identity: str,
+) -> Generator[Result]:
+    """Yield one result for each unit, in any order; closing the generator stops the computation.
+
+    Worker processes of an earlier call with another `identity` are not used again.
+    """
+    whole_number("workers", workers)
+    if not units:
+        return
+    if executor is None and workers == 1:
+        for name, unit in units.items():
+            yield compute(function, name, unit)
+        return
     try:
-        task = pickle.loads(packed)
-    except Exception as error:  # the experiment's modules may raise anything
-        return failure(identifier, f"the worker cannot import the unit's function: {error!r}")
-    jax.config.update("jax_enable_x64", task.precision == "float64")
-    share_compiled_code()
-    return compute(task)
+        packed = cloudpickle.dumps(function)
+    except Exception as error:  # pickling may raise anything
+        raise InputError(
+            f"workers cannot receive the function ({error}); pass workers=1, or make what cannot "
+            "be pickled inside the function."
+        ) from error
+    task = functools.partial(compute_in_worker, packed, precision, VERSION)
+    if executor is None:
+        yield from _compute_with_loky(task, units, workers, identity)
+    else:
+        yield from _compute_with(executor, task, units)
 
 
-def failure(identifier: str, why: str) -> Result:
-    """Return the result of a unit that no worker could compute."""
-    return Result(identifier, error=why, trace=f"{why}\n")
-
-
-def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Table:
-    """Return tidy rows as an Arrow table that carries the id of its unit.
-
-    Columns are converted one by one: `pa.Table.from_pandas` takes three times as long for a small
-    table, and turns NaN into a missing value.
-    """
-    names = [str(name) for name in rows]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"run_unit returned columns {names}; name each one once.")
-    arrays = {}
-    for name, column in rows.items():
-        values = column.values if isinstance(column, pd.Series) else np.asarray(column)
-        try:
-            arrays[str(name)] = pa.array(values, from_pandas=values.dtype == object)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
-    return pa.table(arrays, metadata={"deeplin.unit": identifier})
-
-
-def to_parquet(table: pa.Table) -> bytes:
-    """Return the bytes of a Parquet file; the same rows give the same bytes."""
-    buffer = io.BytesIO()
-    # Smallest and largest values in the file would leave out NaN, and DuckDB would then miss the
-    # NaN rows of `WHERE isnan(risk)`.
-    pq.write_table(table, buffer, compression="snappy", write_statistics=False)
-    return buffer.getvalue()
-
-
-def describe_columns(schema: pa.Schema) -> str:
-    """Return names and types of the columns in one line."""
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
-class ExecutorError(RuntimeError):
-    """Raised when there are no workers (any more); finished units are kept."""
-
-
-class Executor(Protocol):
-    """Computes tasks and yields their results as they arrive; closing the generator stops it."""
-
-    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield one result for each task, in any order."""
-        ...
-
-
-@dataclass(frozen=True)
-class InProcess:
-    """Executor in this process: one unit after the other, each batch on all cores."""
-
-    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield the results in order."""
-        for task in tasks:
-            yield compute(task)
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Executor in new worker processes of this machine (`spawn`).
-
-    When a worker dies for any reason, its unit is tried again in a new one.
-    """
-
-    workers: int = 2
-
-    def __post_init__(self):
-        whole_number("workers", self.workers)
-
-    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as they arrive."""
-        waiting, deaths = list(tasks), Counter[str]()
-        any_started, failed_starts = False, 0
-        threads = max(1, (os.cpu_count() or 1) // self.workers)
-        workers: dict[Future, _Worker] = {}
-        try:
-            for task in tasks[: self.workers]:
-                task.pack()  # raises InputError before any worker is started
-                worker = _Worker(threads)
-                workers[worker.started] = worker
-            while workers:
-                done, _ = wait(workers, POLL_SECONDS, FIRST_COMPLETED)
-                check_interrupt()
-                for future in done:
-                    worker, result = workers.pop(future), None
-                    task, alive = worker.task, future.exception() is None
-                    if alive:
-                        any_started, failed_starts = True, 0
-                        result = future.result() if task else None
-                    elif task is None:
-                        failed_starts += 1
-                        _check_starts(worker.stop(), any_started, failed_starts)
-                    elif deaths[task.identifier] < TRIES - 1:
-                        deaths[task.identifier] += 1
-                        waiting.append(task)
-                    else:
-                        why = f"its worker process died {TRIES} times (killed, or out of memory)"
-                        result = failure(task.identifier, why)
-                    following = worker.submit(waiting) if alive and waiting else None
-                    if following is None:
-                        worker.stop()
-                        if waiting:
-                            worker = _Worker(threads)
-                            following = worker.started
-                    if following is not None:
-                        workers[following] = worker
-                    if result is not None:
-                        yield result
-        finally:
-            for worker in workers.values():
-                worker.stop()
-
-
-def _check_starts(code: int, any_started: bool, failures: int) -> None:
-    """Raise ExecutorError if workers do not start, after `failures` in a row.
-
-    A killed worker (by a person, or by a system short of memory) can be replaced. A worker that
-    ends by itself before any other has started has an error that all others would have too.
-    """
-    if code >= 0 and not any_started:
-        raise ExecutorError(
-            f"a worker process ended with exit code {code} while starting; its message is above. "
-            "A script that sweeps with processes must do so under `if __name__ == '__main__':`"
-        )
-    if failures == FAILED_STARTS:
-        end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise ExecutorError(
-            f"{FAILED_STARTS} worker processes in a row died while starting, the last one {end}; "
-            "if memory is short, use fewer of them"
-        )
-
-
-class _Worker:
-    """A pool of one process, so that its death affects one unit only."""
-
-    def __init__(self, threads: int):
-        self.task: Task | None = None
-        spawn = multiprocessing.get_context("spawn")
-        try:
-            self._pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
-            with _threads_for_children(threads):
-                self.started = self._pool.submit(bool)  # done once the process has started
-        except OSError as error:
-            raise ExecutorError(
-                f"the system starts no worker process ({error.strerror}); use fewer of them"
-            ) from error
-        (self._process,) = self._pool._processes.values()
-        # Only the worker writes results. Were its end of the pipe open here too, half a message of
-        # a killed worker would be waited for without end.
-        self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
-
-    def submit(self, waiting: list[Task]) -> Future | None:
-        """Submit the first of these tasks; return None if this worker is dead."""
-        try:
-            future = self._pool.submit(compute_in_worker, *waiting[0].pack())
-        except RuntimeError:  # the pool is broken or stopped
-            return None
-        self.task = waiting.pop(0)
-        return future
-
-    def stop(self) -> int:
-        """End the process at once, as it keeps no state, and return its exit code."""
-        self._process.kill()
-        self._pool.shutdown(cancel_futures=True)
-        return self._process.exitcode or 0
-
-
-@contextmanager
-def _threads_for_children(count: int) -> Iterator[None]:
-    """Limit processes started inside to `count` threads each, so that workers do not compete."""
-    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
+def _result(future: Future, name: str) -> Result:
+    """Return the result of a unit; raise BrokenExecutor if its worker died."""
     try:
-        yield
+        return future.result()
+    except BrokenExecutor:
+        raise
+    except Exception as error:  # of the executor, such as dask's KilledWorker
+        trace = "".join(traceback.format_exception(error))
+        return Result(name, error=f"{type(error).__name__}: {error}", trace=trace)
+
+
+def _compute_with(
+    executor: Executor, task: Callable[..., Result], units: Mapping[str, Unit]
+) -> Generator[Result]:
+    futures: dict[Future, str] = {}
+    try:
+        for name, unit in units.items():
+            futures[executor.submit(task, name, unit)] = name
+        for future in as_completed(list(futures)):
+            yield _result(future, futures.pop(future))
     finally:
-        for name in THREAD_VARIABLES:
-            del os.environ[name]
-        os.environ.update(before)
+        for future in futures:
+            future.cancel()
 
 
-def _prepare_worker() -> None:
-    """Set up a worker process: ignore Ctrl-C, and end together with the parent process."""
+def _compute_with_loky(
+    task: Callable[..., Result], units: Mapping[str, Unit], workers: int, identity: str
+) -> Generator[Result]:
+    """Compute units in worker processes of this machine.
+
+    No more units than workers are in progress. When a worker dies, loky ends them all; the units
+    in progress are then computed again, one at a time, to find the one that is to blame.
+    """
+    waiting, suspects, deaths = deque(units), deque[str](), Counter[str]()
+    executor, complete = None, False
+    try:
+        while waiting or suspects:
+            alone = bool(suspects)
+            queue, width = (suspects, 1) if alone else (waiting, workers)
+            executor = _working_executor(width, workers, identity)
+            running: dict[Future, str] = {}
+            try:
+                while queue or running:
+                    while queue and len(running) < width:
+                        running[executor.submit(task, queue[0], units[queue[0]])] = queue[0]
+                        queue.popleft()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        result = _result(future, running[future])
+                        del running[future]
+                        yield result
+            except BrokenExecutor:
+                for future, name in running.items():
+                    if future.done() and not future.exception():
+                        yield future.result()
+                        continue
+                    deaths[name] += alone
+                    if deaths[name] < TRIES:
+                        suspects.append(name)
+                    else:
+                        yield Result(
+                            name,
+                            error=f"its worker process died {TRIES} times while it was computed "
+                            "alone (killed, or out of memory)",
+                        )
+        complete = True
+    finally:
+        if executor is not None and not complete:
+            executor.shutdown(wait=False, kill_workers=True)
+
+
+def _working_executor(width: int, workers: int, identity: str) -> Any:
+    """Return loky's executor with `width` workers that have started; a new one if it is broken.
+
+    Its processes stay for some seconds for the next call with this identity. Each has the share of
+    the threads of one of `workers`, and loky replaces those that have grown by 300 MB
+    (`LOKY_MAX_MEMORY_LEAK_SIZE`).
+    """
+    from loky import get_reusable_executor
+
+    threads = dict.fromkeys(THREAD_VARIABLES, str(max(1, thread_count() // workers)))
+    for attempt in range(STARTS):
+        executor = get_reusable_executor(
+            width,
+            initializer=_prepare_worker,
+            initargs=(os.getpid(),),
+            env=threads | {"DEEPLIN_SWEEP": identity},
+        )
+        try:
+            executor.submit(os.getpid).result()
+        except BrokenExecutor:
+            if attempt == STARTS - 1:
+                raise
+            continue
+        return executor
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _prepare_worker(parent: int) -> None:
+    """Set up a worker process: leave Ctrl-C to the main process, and end together with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
 
     def end_with_parent() -> None:
-        parent.join()
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A dask.distributed scheduler at `address`; its workers need deeplin, but not the folder.
-
-    Start workers with one thread each: `dask worker tcp://… --nworkers auto --nthreads 1`.
-    """
-
-    address: str
-
-    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as they arrive; dask gives the units of a lost worker to another one."""
-        if tasks:
-            with dask_client(self.address) as client:
-                if not client.nthreads():
-                    warnings.warn(
-                        f"no worker is connected to the scheduler at {self.address}: {len(tasks)} "
-                        "unit(s) wait for one. Start it with: "
-                        f"dask worker {self.address} --nthreads 1",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
-                yield from self._collect(client, tasks)
-
-    def _collect(self, client: Any, tasks: Sequence[Task]) -> Generator[Result]:
-        arrived, waiting = SimpleQueue(), {}
-
-        def submit(task: Task) -> None:
-            # A new key for each try: dask would reuse the result of a repeated one.
-            key = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
-            future = client.submit(compute_in_worker, *task.pack(), key=key, pure=False)
-            waiting[future] = task
-            future.add_done_callback(arrived.put)
-
-        for task in tasks:
-            submit(task)
-        try:
-            while waiting:
-                try:
-                    future = arrived.get(timeout=POLL_SECONDS)
-                except Empty:
-                    check_interrupt()
-                    continue
-                task = waiting.pop(future)  # the cluster drops results without references
-                if future.status == "finished":
-                    yield future.result()
-                elif future.status == "error":
-                    yield failure(task.identifier, f"on the cluster: {future.exception()!r}")
-                elif future.status in ("lost", "pending"):
-                    submit(task)  # it was finished, but lost with its worker
-                else:
-                    raise ExecutorError(
-                        f"the scheduler at {self.address} dropped the sweep ({future.status})"
-                    )
-        finally:
-            client.cancel(list(waiting))
+    if os.name == "posix":
+        threading.Thread(target=end_with_parent, daemon=True).start()
+    share_compiled_code()

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from statistics import median
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
-from deeplin.sweep.experiment import Unit
+if TYPE_CHECKING:
+    from deeplin.sweep.experiment import Unit
 
 LOG_SECONDS = 10.0
 """Interval between two lines in a log, which also has one for each failure."""

@@ -7,7 +7,7 @@ to another table whose rows are to be predicted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,9 @@ from deeplin.errors import InputError, finite_array
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
-from deeplin.tables.formats import REMEDY, Column, Kind, NumberStyle, listed
-from deeplin.tables.table import Source, Table, open_table
+from deeplin.tables.columns import Column, NumberStyle, counted, listed
+
+__all__ = ["Column", "Preparation", "Reading", "prepare"]
 
 COUNTED = 10
 """Number of rows from which a first column of 0 … n−1 or 1 … n is taken as a row number."""
@@ -27,20 +28,18 @@ REPRESENTABLE = 1e140
 WIDE_SPREAD = 1e3
 """Ratio of standard deviations of the inputs above which there is a note."""
 
-SHOWN = 10
-"""Maximum number of rows that a note lists."""
-
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Conversion of a table to inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
+    """Conversion of a table to inputs and targets: its columns, and z ↦ (z − center)/scale of each.
 
-    It is kept with a run, so that the run can predict the rows of another table (`Run.predict`).
+    It is saved with a run as plain numbers and names, so that the run can predict the rows of
+    another table (`Run.predict`).
     """
 
     inputs: tuple[Column, ...]
     targets: tuple[str, ...]
-    centre: np.ndarray
+    center: np.ndarray
     """One number for each input, then one for each target."""
     scale: np.ndarray
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -51,6 +50,10 @@ class Preparation:
     """The classes of the target, sorted; empty for regression."""
     constant: bool = False
     """Whether a constant input 1 follows the others: the intercept of a classification."""
+    fill: tuple[float, ...] = ()
+    """What replaces a missing value of each input, in the units of the table; empty: nothing."""
+    marks: tuple[str, str] = (".", "")
+    """The decimal mark of the table's text, and the mark of thousands that the caller named."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -72,16 +75,18 @@ class Preparation:
         shown = self.classes[1:] if len(self.classes) == 2 else self.classes
         return tuple(f"{self.targets[0]}={label}" for label in shown)
 
-    def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def in_table_units(
+        self, coefficients: ArrayLike, intercept: ArrayLike = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (d×q) and intercepts in the units of the table's columns.
 
-        `coefficients` are those of the prepared inputs.
+        `coefficients`, (q, d) or (d,), and `intercept` are those of the prepared inputs.
         """
         d = len(self.inputs)
-        theta = np.asarray(coefficients).reshape(d + self.constant, -1)
+        theta = np.asarray(coefficients).reshape(-1, d + self.constant).T
         original = theta[:d] * self.scale[d:] / self.scale[:d, None]
-        constant = theta[d] if self.constant else 0.0
-        return original, self.centre[d:] + constant - self.centre[:d] @ original
+        constant = (theta[d] if self.constant else 0.0) + np.asarray(intercept)
+        return original, self.center[d:] + self.scale[d:] * constant - self.center[:d] @ original
 
     def rows(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return inputs and targets (targets last) as the network sees them.
@@ -89,7 +94,7 @@ class Preparation:
         A class becomes ±1 (two classes: the second is +1) or an indicator of it.
         """
         d = len(self.inputs)
-        changed = (table - self.centre) / self.scale
+        changed = (table - self.center) / self.scale
         X, Y = changed[:, :d], changed[:, d:]
         if self.constant:
             X = np.column_stack([X, np.ones(len(X))])
@@ -123,7 +128,7 @@ class Preparation:
 
     def to_json(self) -> str:
         """Return the preparation as text that `from_json` reads."""
-        inputs = [(column.name, column.category, column.style) for column in self.inputs]
+        inputs = [column[:3] for column in self.inputs]
         return json.dumps(vars(self) | {"inputs": inputs}, default=np.ndarray.tolist)
 
     @classmethod
@@ -136,94 +141,31 @@ class Preparation:
                 for name, category, style in found["inputs"]
             )
             targets = tuple(map(str, found["targets"]))
-            numbers = [finite_array(key, found[key], (1,)) for key in ("centre", "scale")]
+            numbers = [finite_array(key, found[key], (1,)) for key in ("center", "scale")]
             categories = {str(k): tuple(map(str, v)) for k, v in found["categories"].items()}
-            classes = tuple(found.get("classes", ()))
+            classes = tuple(found["classes"])
+            fill = tuple(float(value) for value in found["fill"])
+            decimal, thousands = map(str, found["marks"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"its preparation cannot be read ({error}).") from error
-        if any(len(part) != len(inputs) + len(targets) for part in numbers):
+        sizes = {len(part) - len(targets) for part in numbers} | {len(fill) or len(inputs)}
+        if sizes != {len(inputs)} or not np.all(np.isfinite(fill)):
             raise InputError("its preparation has other columns than numbers.")
-        centre, scale = numbers
+        center, scale = numbers
         if not all(isinstance(label, str | int | float) for label in classes) or len(classes) == 1:
             raise InputError("its preparation has classes that are not labels.")
         flags = {name: bool(found.get(name)) for name in ("centered", "standardized", "constant")}
-        return cls(inputs, targets, centre, scale, categories, classes=classes, **flags)
-
-
-@dataclass
-class TablePredictions:
-    """Predictions of a linear map (d×q) for every row of a table, chunk by chunk.
-
-    The prediction is NaN for a row with a missing value, or with a category that is not in the
-    training data; after the last chunk `notes` lists these rows.
-    """
-
-    source: Source
-    preparation: Preparation
-    product: ArrayLike
-    missing: list[int] = field(default_factory=list)
-    unseen: list[int] = field(default_factory=list)
-    rows: int = 0
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        coefficients, intercepts = self.preparation.in_table_units(self.product)
-        table = open_table(self.source)
-        name = self.source if isinstance(self.source, str) else "the table"
-        wanted = [column.name for column in self.preparation.inputs]
-        if absent := [column for column in dict.fromkeys(wanted) if column not in table.columns]:
-            raise InputError(
-                f"{str(name)!r} has no column {listed(absent)}; its columns are "
-                f"{listed(list(table.columns))}."
-            )
-        known = self.preparation.categories.items()
-        checks = [Column(name, labels=some) for name, some in known if name in wanted]
-        columns = [*self._columns(table), *checks]
-        d = len(wanted)
-        for piece in table.pieces:
-            for matrix in piece.chunks(columns):
-                lacking = ~np.isfinite(matrix).all(axis=1)
-                strange = (matrix[:, d:] < 0).any(axis=1)
-                self.missing += (self.rows + 1 + np.flatnonzero(lacking)).tolist()
-                self.unseen += (self.rows + 1 + np.flatnonzero(strange & ~lacking)).tolist()
-                self.rows += len(matrix)
-                matrix[lacking | strange] = np.nan
-                yield matrix[:, :d] @ coefficients + intercepts
-        if not self.rows:
-            raise InputError(f"{str(name)!r} holds no row; pass a table with at least one.")
-
-    def _columns(self, table: Table) -> Iterator[Column]:
-        """Return the inputs as columns of this table, which may write numbers in another style."""
-        for column in self.preparation.inputs:
-            if column.category is not None:
-                yield column
-                continue
-            style = None
-            if table.columns[column.name] == Kind.TEXT:
-                found = table.survey(column.name)
-                if not found.all_numbers:
-                    raise InputError(f"column {column.name!r}: {found}. {REMEDY}")
-                style = found.style
-            here, there = (it.unit if it else "" for it in (style, column.style))
-            if here != there:
-                raise InputError(
-                    f"column {column.name!r} has the unit {here!r} here and {there!r} in training; "
-                    "convert it first."
-                )
-            yield column._replace(style=style)
-
-    @property
-    def notes(self) -> list[str]:
-        """One sentence for each reason why rows are not predicted."""
-        reasons = {
-            "a value is missing": self.missing,
-            "a category was not there in training": self.unseen,
-        }
-        return [
-            f"{len(rows)} of {self.rows} rows are not predicted because {why}: row(s) "
-            f"{', '.join(map(str, rows[:SHOWN]))}{', …' if len(rows) > SHOWN else ''}."
-            for why, rows in reasons.items()
-            if rows
-        ]
+        return cls(
+            inputs,
+            targets,
+            center,
+            scale,
+            categories,
+            classes=classes,
+            fill=fill,
+            marks=(decimal, thousands),
+            **flags,
+        )
 
 
 @dataclass(frozen=True)
@@ -236,6 +178,14 @@ class Reading:
     """One sentence for each change of the table or remark about it."""
     held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     """Inputs and targets, prepared, of rows that are not in the problem."""
+    sample: Problem | None = field(default=None, repr=False)
+    """The problem of a seeded sample of the rows, where the table is larger than the memory limit
+    and `problem` has moments only; else None."""
+
+    @property
+    def rows(self) -> Problem:
+        """The problem whose rows baselines and left-out scores use: `sample`, else `problem`."""
+        return self.problem if self.sample is None else self.sample
 
     @property
     def task(self) -> str:
@@ -270,29 +220,43 @@ def prepare(
     scale_targets: bool = False,
     may_number: bool = False,
     leave: Sequence[int] = (),
-    test: np.ndarray | None = None,
+    held: np.ndarray | None = None,
+    sample: np.ndarray | None = None,
     classes: tuple[str | int | float, ...] = (),
     categories: Mapping[str, tuple[str, ...]] | None = None,
+    fill: np.ndarray | None = None,
+    marks: tuple[str, str] = (".", ""),
     first_notes: Sequence[str] = (),
 ) -> Reading:
     """Return the problem of rows or moments with the targets in the last columns.
 
     With `classes` the last column holds the index of each row's class; an intercept is then a
-    constant input instead of a change of the means. `categories` are those of encoded columns,
-    `first_notes` the sentences that come first.
+    constant input instead of a change of the means.
 
-    `may_number` says that the first input is the table's first column, which may number its rows;
-    `leave` holds indices of inputs to leave out; `test` marks rows that are held out, so that means
-    and deviations are those of the others.
+    Args:
+        gathered: The rows, or their moments.
+        columns: The columns, targets last.
+        targets: The number of targets.
+        standardize: Whether to divide inputs by their deviations.
+        intercept: Whether to fit an intercept.
+        scale_targets: Whether to divide targets by their deviations.
+        may_number: Whether the first input is the table's first column, which may number its rows.
+        leave: Indices of inputs to leave out.
+        held: Rows that are held out; means and deviations are those of the others.
+        sample: Some of the rows, if `gathered` holds moments.
+        classes: The classes of the target.
+        categories: The categories of encoded columns.
+        fill: What replaced missing values, one number per column.
+        marks: The decimal mark of the table's text, and the mark of thousands if it was named.
+        first_notes: The sentences that come first.
     """
-    held = None
-    if test is not None and not isinstance(gathered, Moments):
-        gathered, held = gathered[~test], gathered[test]
     mean, deviation, size = _statistics(gathered)
     constant = deviation == 0
     names = np.array([column.label for column in columns], dtype=object)
     is_input = np.arange(len(names)) < len(names) - targets
     _require_representable(size, names)
+    if held is not None:
+        _require_representable(np.abs(held).max(axis=0), names)
     offset = standardize or intercept
     centered = standardize or (intercept and not classes)
     fixed = constant if offset else constant & (mean == 0)
@@ -310,11 +274,8 @@ def prepare(
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
     amount = is_input | (not classes)
-    centre = np.where(centered & amount, mean, 0.0)[keep]
     scaled = is_input & standardize | ~is_input & scale_targets & amount
-    scale = np.where(scaled & ~constant, deviation, 1.0)[keep]
-    inputs = is_input & ~counting
-    notes = _notes(deviation, names, inputs, fixed, standardize, intercept, bool(classes))
+    notes = _notes(deviation, names, is_input, keep, fixed, standardize, intercept, bool(classes))
     if scale_targets and standardize and not classes:
         notes.append(
             "Targets were divided by their deviation too: learning rates are for the standardized "
@@ -330,22 +291,29 @@ def prepare(
             f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the "
             "weight equally between them."
         )
+    used = keep & is_input
     preparation = Preparation(
-        tuple(columns[int(j)] for j in np.flatnonzero(keep & is_input)),
+        tuple(columns[int(j)] for j in np.flatnonzero(used)),
         tuple(column.name for column in columns[len(columns) - targets :]),
-        centre,
-        scale,
+        np.where(centered & amount, mean, 0.0)[keep],
+        np.where(scaled & ~constant, deviation, 1.0)[keep],
         categories or {},
         centered=centered,
         standardized=standardize,
         classes=classes,
         constant=bool(classes) and offset,
+        fill=() if fill is None else tuple(fill[used].tolist()),
+        marks=marks,
     )
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
-    held = None if held is None else preparation.rows(held[:, keep])
-    notes = (*first_notes, *notes, *_fit_notes(problem, centered))
-    return Reading(problem, preparation, notes, held)
+    return Reading(
+        problem,
+        preparation,
+        (*first_notes, *notes, *_fit_notes(problem, centered)),
+        None if held is None else preparation.rows(held[:, keep]),
+        None if sample is None else _problem(sample, keep, preparation),
+    )
 
 
 def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
@@ -388,19 +356,18 @@ def _counts_rows(mean: float, deviation: float, rows: int) -> bool:
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
-    single = len(change.targets) == 1
     if isinstance(gathered, Moments):
         moments = Moments(
             gathered.count,
-            (gathered.shift[keep] - change.centre) / change.scale,
+            (gathered.shift[keep] - change.center) / change.scale,
             gathered.total[keep] / change.scale,
             gathered.scatter[np.ix_(keep, keep)] / np.outer(change.scale, change.scale),
             gathered.targets,
         )
-        return Problem.from_accumulated(moments, single_target=single)
+        return Problem.from_accumulated(moments)
     X, Y = change.rows(gathered[:, keep])
     if not change.classes:
-        return Problem.from_data(X, Y[:, 0] if single else Y)
+        return Problem.from_data(X, Y[:, 0] if len(change.targets) == 1 else Y)
     labels = np.asarray(change.classes)[gathered[:, -1].astype(int)]
     return Problem.from_data(X, labels, "logistic" if len(change.classes) == 2 else "softmax")
 
@@ -418,7 +385,7 @@ def _require_resolved_scales(problem: Problem) -> None:
     if np.count_nonzero(visible) > problem.rank:
         raise InputError(
             f"the inputs differ in size by a factor of {size.max() / size.min():.1g}, too much for "
-            "their second moments in float64; pass standardize=True (--standardize)."
+            "their second moments in float64; standardize them (standardize=True, no --raw)."
         )
 
 
@@ -426,8 +393,9 @@ def _require_resolved_scales(problem: Problem) -> None:
 
 
 def _notes(
-    deviation, names, is_input, fixed, standardize: bool, intercept: bool, classes: bool
+    deviation, names, is_input, keep, fixed, standardize: bool, intercept: bool, classes: bool
 ) -> list[str]:
+    """Return sentences on means, deviations and constant columns."""
     notes = []
     if standardize:
         notes.append("Every input was standardized: its mean subtracted, divided by its deviation.")
@@ -439,14 +407,14 @@ def _notes(
     if np.any(fixed):
         why = "constant" if standardize or intercept else "zero everywhere"
         notes.append(f"Removed because {why}: {listed(names[fixed])}.")
-    constant = (deviation == 0) & is_input & ~fixed
+    constant = (deviation == 0) & is_input & keep
     if np.any(constant):
         notes.append(f"Constant, so it acts as an intercept: {listed(names[constant])}.")
-    spread = deviation[is_input & (deviation > 0)]
+    spread = deviation[is_input & keep & (deviation > 0)]
     if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
         notes.append(
             f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "
-            "training will crawl along the small ones. Standardize them (--standardize)."
+            "training will crawl along the small ones. Standardize them (without --raw)."
         )
     return notes
 
@@ -470,7 +438,8 @@ def _fit_notes(problem: Problem, centered: bool) -> list[str]:
     free = problem.samples - (centered and not classes)  # centered rows sum to zero
     notes = []
     if problem.inputs is None:
-        notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")
+        rows = counted(problem.samples, "row")
+        notes.append(f"{rows} were streamed; only their second moments are kept.")
     if r < min(free, d):
         notes.append(f"The inputs are linearly dependent: rank {r} of {min(free, d)} possible.")
     if not classes and r < free and problem.minimal_risk <= 1e-13 * problem.target_moment:

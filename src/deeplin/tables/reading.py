@@ -1,32 +1,51 @@
-"""Reading of a problem from a table in one streamed pass, with notes on every change."""
+"""Reading of a problem from a table by pandas, in at most two passes, with notes on every change.
+
+The first pass surveys the columns (which of them hold numbers, in which style, which categories),
+the second one converts the chosen columns. A table that fits into the memory limit is read once;
+of a larger one only the second moments are kept, and a random sample of its rows.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 
-from deeplin.errors import InputError, positive_number, validated, whole_number
-from deeplin.tables.formats import CATEGORIES, NUMERIC, REMEDY, Column, Kind, Survey, listed
-from deeplin.tables.preparation import Reading, prepare
-from deeplin.tables.table import (
-    Plan,
-    Source,
-    Table,
-    gather,
-    gather_on_cluster,
-    in_memory,
-    open_table,
+from deeplin.errors import InputError, positive_number, seed_number, whole_number
+from deeplin.tables.columns import (
+    CATEGORIES,
+    NUMERIC,
+    Column,
+    Kind,
+    Survey,
+    counted,
+    listed,
+    usual_values,
 )
+from deeplin.tables.files import CHUNK, Source, Table, in_memory, open_table
+from deeplin.tables.passes import (
+    MEMORY,
+    Conversion,
+    Gathered,
+    filled,
+    read_moments,
+    read_rows,
+    scan,
+)
+from deeplin.tables.preparation import Reading, prepare
+from deeplin.tables.remarks import outliers, whole_number_notes
 
-MEMORY = 128 * 2**20
-"""Size in bytes up to which a table is kept in memory; larger ones only as second moments."""
+__all__ = ["read_data", "read_problem"]
+
+HELD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
+"""Fewest rows from which some are held out if the share is left to us, and that share."""
 TASKS = ("auto", "regression", "classification")
+MISSING_POLICIES = ("refuse", "drop", "median")
 FEWEST_CLASSIFIED = 10
 """Number of rows from which a target with two distinct numbers is taken as classes."""
 Classes = tuple[str | int | float, ...]
@@ -39,17 +58,7 @@ LEFT_OUT = {
 }
 """Reason why a column of this kind is not an input, and advice."""
 
-IDENTIFIER = re.compile(r"(.*[^a-zA-Z])?(?i:id|uuid|key|nr|no|number|code)|.*[a-z]I[dD]")
-"""Names of columns that identify their rows."""
-FEWEST = 20
-"""Number of rows below which there are no notes."""
-CLASSES = 3, 12
-"""Range of the number of distinct integers that may be codes of classes."""
-DOMINATES = 0.5
-"""Fraction of the squared deviations of a column above which a single row is reported."""
 
-
-@validated
 def read_problem(
     source: Source,
     target: str | Sequence[str],
@@ -64,30 +73,42 @@ def read_problem(
     scale_targets: bool = False,
     missing: str = "refuse",
     decimal: str | None = None,
-    test_share: float = 0.0,
+    thousands: str | None = None,
+    test_share: float | None = 0.0,
     seed: int = 0,
     memory: int = MEMORY,
     chunk_rows: int | None = None,
-    cluster: Any = None,
 ) -> Reading:
-    """Read a table (CSV, Parquet, Arrow, `.npy`, `.npz`, Excel; a file, folder or glob) once.
+    """Read a problem from a table: a CSV, Parquet, Feather or Excel file, or a DataFrame.
 
-    `source` may also be `-` (standard input) or a table in memory, such as a DataFrame. Tables up
-    to `memory` bytes are kept; for larger ones only Σ̂, Xᵀy/n and ‖y‖²/n are kept, which do not
-    depend on the chunks beyond rounding. `cluster` is the address of a dask scheduler (or a
-    client): its workers then read the files of the table in parallel.
+    `notes` of the result say what was done to the table.
 
-    `task` is "regression" (squared loss), "classification" (logistic loss for two classes, softmax
-    for more) or "auto": classification where the target is text, true or false, or has two
-    different values in at least ten rows.
-
-    `intercept` subtracts the means of inputs and targets, which is the same as fitting an
-    intercept; for classes it adds a constant input. `standardize` subtracts the means and divides
-    every input by its standard deviation (that of the rows, not of a population), `scale_targets`
-    every target. `missing` is "refuse" or "drop" (leave out rows with a missing value). Columns
-    without a name, a first column that numbers the rows and identifiers are left out unless `keep`
-    names them; `encode` makes categories of text, `categorical` of the columns it names.
-    `test_share` is the fraction of rows held out, at random by `seed` and from each class alike.
+    Args:
+        source: A file name, `-` for standard input, or a table in memory.
+        target: The column to predict (-1: the last), or several.
+        task: "regression" (squared loss), "classification" (logistic loss for two classes, softmax
+            for more) or "auto": classification where the target is text, true or false, or has two
+            different values in at least ten rows.
+        ignore: Columns to leave out.
+        keep: Columns to use even if they have no name, number the rows or are identifiers.
+        encode: Whether to make categories of text: an indicator for each value except the first.
+        categorical: Columns of numbers to treat as categories.
+        standardize: Whether to subtract the means and divide every input by its standard deviation
+            (that of the rows, not of a population).
+        intercept: Whether to subtract the means of inputs and targets, which is the same as fitting
+            an intercept; for classes this adds a constant input.
+        scale_targets: Whether to divide targets by their standard deviations, too.
+        missing: "refuse"; "drop" (leave out rows with a missing value); or "median" (replace a
+            missing input by the median of its column, a category by the most frequent one, and
+            leave out rows without a target).
+        decimal: The decimal mark of text, "." or ","; None finds it.
+        thousands: The mark between groups of three digits; None finds it.
+        test_share: The share of the rows to hold out, at random by `seed` and from each class
+            alike; None: a fifth if there are 1000 rows or more.
+        seed: Seed of the rows held out, and of the sample.
+        memory: Bytes up to which a table is kept. Of a larger one only Σ̂, Xᵀy/n and ‖y‖²/n are
+            kept, which do not depend on the chunks beyond rounding, and 50 000 rows as `sample`.
+        chunk_rows: Rows to read at a time.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -97,60 +118,115 @@ def read_problem(
     reading.problem.optimum, reading.notes
     ```
     """
-    if missing not in ("refuse", "drop"):
-        raise InputError(f"missing is {missing!r}; pass 'refuse' or 'drop'.")
+    if missing not in MISSING_POLICIES:
+        raise InputError(f"missing is {missing!r}; pass 'refuse', 'drop' or 'median'.")
     if task not in TASKS:
         raise InputError(f"task is {task!r}; pass one of {', '.join(TASKS)}.")
-    if not 0 <= positive_number("test_share", test_share, zero_allowed=True) < 1:
+    if not 0 <= positive_number("test_share", test_share or 0, zero_allowed=True) < 1:
         raise InputError(f"test_share is {test_share:g}; pass a share from 0 to below 1.")
-    table = open_table(source, decimal)
-    chosen = _choose(table, target, ignore, keep, encode, categorical, task)
-    columns = (*chosen.inputs, *chosen.targets)
-    rows = None if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
-    whole = tuple(
-        j for j, c in enumerate(columns) if table.columns[c.name] == Kind.WHOLE and not c.is_text
+    seed = seed_number(seed)
+    table = open_table(source, decimal, thousands)
+    wishes = Wishes(
+        targets=_named(table, target),
+        ignored=_named(table, ignore),
+        kept=_named(table, keep),
+        coded=_named(table, categorical),
+        encode=encode,
+        task=task,
     )
+    memory = whole_number("memory", memory, minimum=0)
+    size = max(1, CHUNK // max(1, len(table.columns)))
+    rows = size if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
+    used = [it for it in table.columns if it in wishes.targets or it not in wishes.ignored]
+    found = scan(table, used, coded=wishes.coded, memory=memory, chunk_rows=rows, seed=seed)
+    chosen = _choose(table, found.surveys, wishes)
+    columns = (*chosen.inputs, *chosen.targets)
     count = len(chosen.targets)
-    plan = Plan(columns, count, rows, missing, whole)
-    if cluster is None:
-        gathered, left_out = gather(table, plan, memory)
+    whole = [found.surveys[c.name].kind == Kind.WHOLE and not c.is_text for c in columns]
+    convert = Conversion(table.name, columns, count, missing, np.array(whole))
+    if found.frames is None:
+        chunks = table.chunks([column.name for column in columns], wishes.coded, rows)
     else:
-        gathered, left_out = gather_on_cluster(table, plan, cluster)
+        chunks = (found.frames.pop(0) for _ in range(len(found.frames)))
     notes = [*table.notes, *chosen.notes]
-    if left_out:
-        notes.append(f"Rows left out because a value is missing: {left_out}.")
     leave: list[int] = []
     classes: Classes = ()
-    test = None
-    if isinstance(gathered, np.ndarray):
-        classes = _classes(gathered, columns[-1], task, notes) if count == 1 else ()
+    if found.sample is None or 8 * found.rows * len(columns) <= memory:
+        kept = read_rows(convert, chunks)
+        classes = _classes(kept, columns[-1], task, notes) if count == 1 else ()
+        if test_share is None:
+            test_share = HELD_OUT_SHARE if len(kept) >= HELD_OUT_ROWS else 0.0
+        labels = kept[:, -1] if classes else kept[:, :0]
+        test = _held_out(labels, test_share, seed) if test_share else np.zeros(len(labels), bool)
+        fill = usual_values(columns, kept[~test]) if missing == "median" else None
+        kept = filled(kept, fill)
         amounts = len(columns) - bool(classes)
-        considered = (j for j in whole if j < amounts)
-        leave, said = whole_number_notes(gathered, columns, considered, count, chosen.kept)
-        notes += said + outliers(gathered, columns[:amounts], complete=left_out == 0)
-        if test_share:
-            test = _held_out(gathered[:, -1] if classes else gathered[:, :0], test_share, seed)
-    elif test_share or columns[-1].labels or task == "classification":
-        what = "no rows can be held out" if test_share else "no classes can be predicted"
-        raise InputError(
-            f"of this table only the second moments are kept, so that {what}; pass a larger memory "
-            "(--memory)" + (", or test_share=0 (--test-share 0)." if test_share else ".")
+        considered = (j for j in np.flatnonzero(whole).tolist() if j < amounts)
+        leave, said = whole_number_notes(kept, columns, considered, count, chosen.kept)
+        notes += said + outliers(kept, columns[:amounts], complete=convert.left_out == 0)
+        gathered = Gathered(kept[~test], kept[test] if test_share else None, None, fill)
+    else:
+        _require_moments(columns, task, memory)
+        share = HELD_OUT_SHARE if test_share is None else test_share
+        gathered = read_moments(convert, chunks, found.sample, share, seed)
+        assert gathered.sample is not None
+        notes.append(
+            "Baselines and scores on rows left out use a random sample of "
+            f"{counted(len(gathered.sample), 'row')} (--seed)."
         )
-    counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in chosen.kept
+    counter = columns[0].name == table.columns[0] and columns[0].name not in chosen.kept
     return prepare(
-        gathered,
+        gathered.rows,
         columns,
         count,
         standardize=standardize,
         intercept=intercept,
         scale_targets=scale_targets,
-        may_number=counter and not columns[0].is_text,
+        may_number=counter and not columns[0].is_text and 0 not in leave,
         leave=leave,
-        test=test,
+        held=gathered.held,
+        sample=gathered.sample,
         classes=classes,
         categories=chosen.categories,
-        first_notes=notes,
+        fill=gathered.fill,
+        marks=(table.decimal, table.thousands),
+        first_notes=[*notes, *_missing_notes(convert)],
     )
+
+
+def _require_moments(columns: Sequence[Column], task: str, memory: int) -> None:
+    """Raise InputError where second moments are not enough, or do not fit into the memory."""
+    if columns[-1].labels or task == "classification":
+        raise InputError(
+            "of this table only the second moments are kept, so that no classes can be predicted; "
+            "pass a larger memory (--memory)."
+        )
+    if 8 * len(columns) ** 2 > memory:
+        raise InputError(
+            f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
+            f"its {len(columns)} columns; pass a larger memory (--memory), or fewer columns."
+        )
+
+
+def _missing_notes(convert: Conversion) -> list[str]:
+    """Say which values were missing, and what was done about it."""
+    notes = []
+    if convert.left_out:
+        what = "the target" if convert.missing == "median" else "a value"
+        notes.append(f"Rows left out because {what} is missing: {convert.left_out}.")
+    if isinstance(convert.filled, np.ndarray):
+        times = dict(zip(convert.columns, convert.filled, strict=True))
+        numbers = {c.name: n for c, n in times.items() if n and c.category is None}
+        others = {c.name: n for c, n in times.items() if n and c.category is not None}
+        for replaced, what in ((numbers, "the median"), (others, "the most frequent category")):
+            listing = [f"{name!r} ({counted(int(n), 'row')})" for name, n in replaced.items()]
+            more = f" and {len(listing) - 5} more" if len(listing) > 5 else ""
+            if listing:
+                notes.append(
+                    f"Missing values were replaced by {what} of their column: "
+                    f"{', '.join(listing[:5])}{more}."
+                )
+    return notes
 
 
 def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> Reading:
@@ -158,19 +234,21 @@ def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> R
 
     The options are those of `read_problem`, with an intercept; all columns of X are used.
     """
+    options = {"intercept": True} | options
     if y is None:
         if target is None:
             raise InputError("a table needs its target; pass target='name of a column', or y.")
-        return read_problem(data, target, intercept=True, **options)
-    table = in_memory(np.asarray(data) if isinstance(data, list | tuple) else data)
+        return read_problem(data, target, **options)
+    if isinstance(y, str):
+        raise InputError(f"y is {y!r}; pass target={y!r} for a column of the table.")
+    frame = in_memory(np.asarray(data) if isinstance(data, list | tuple) else data)
     columns = np.asarray(y).reshape(len(y), -1)
     names = ["y" if columns.shape[1] == 1 else f"y{k + 1}" for k in range(columns.shape[1])]
-    if len(columns) != len(table):
-        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass equally many.")
-    used = table.column_names
-    for name, column in zip(names, columns.T, strict=True):
-        table = table.append_column(name, pa.array(column.tolist()))
-    return read_problem(table, names, keep=used, intercept=True, **options)
+    if len(columns) != len(frame):
+        raise InputError(f"X has {len(frame)} rows and y has {len(columns)}; pass equally many.")
+    targets = pd.DataFrame({name: c.tolist() for name, c in zip(names, columns.T, strict=True)})
+    table = pd.concat([frame.reset_index(drop=True), targets], axis=1)
+    return read_problem(table, names, keep=list(frame.columns), **options)
 
 
 def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> Classes:
@@ -228,87 +306,19 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
     return chosen
 
 
-# --- columns that are numbers but perhaps not amounts, rows that decide everything ----------------
-
-
-def whole_number_notes(
-    rows: np.ndarray, columns: Sequence[Column], whole: Iterable[int], targets: int, kept: list[str]
-) -> tuple[list[int], list[str]]:
-    """Return columns to leave out as identifiers, and notes on columns of integers.
-
-    A column with a different integer in every row is an identifier if its name suggests it;
-    otherwise there is a note if its range is far larger than the number of rows. A few distinct
-    integers may be codes of classes.
-    """
-    left: list[str] = []
-    suspects: list[str] = []
-    codes: list[str] = []
-    about_targets: list[str] = []
-    low, high = CLASSES
-    for place in whole:
-        values, column = np.unique(rows[:, place]), columns[place]
-        target = place >= len(columns) - targets
-        few = len(rows) >= 10 * low and low - target <= len(values) <= min(high, len(rows) // 10)
-        different = len(values) == len(rows) >= FEWEST
-        if few and target:
-            about_targets.append(
-                f"The target {column.name!r} holds only {len(values)} different whole numbers, "
-                "which are predicted as amounts; if they are classes: --task classification."
-            )
-        elif few:
-            codes.append(column.label)
-        elif different and not target and column.name not in kept:
-            if IDENTIFIER.fullmatch(column.label):
-                left.append(column.label)
-            elif np.ptp(values) >= 10 * len(rows):
-                suspects.append(column.label)
-    if len(left) == len(columns) - targets:  # something must remain
-        left, suspects = [], left
-    notes = [
-        f"{name!r} is a different whole number in every row, so it was left out as an identifier; "
-        f"to use it: --keep {name}."
-        for name in left
-    ]
-    if suspects:
-        notes.append(
-            f"Different whole numbers in every row: {listed(suspects)}. If they are identifiers, "
-            "leave them out (--ignore)."
-        )
-    notes += about_targets
-    if codes:
-        notes.append(
-            f"Few different whole numbers, taken as amounts: {listed(codes)}. If they are codes of "
-            "classes, pass --categorical with the name."
-        )
-    return [place for place, column in enumerate(columns) if column.label in left], notes
-
-
-def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> list[str]:
-    """Return a sentence for each column in which one row has most of the squared deviations.
-
-    `complete` says that no row was left out, so that indices are row numbers.
-    """
-    notes: list[str] = []
-    if len(rows) < FEWEST:
-        return notes
-    for place, column in enumerate(columns):
-        if column.category is not None:
-            continue
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = (rows[:, place] - np.median(rows[:, place])) ** 2
-            share = squares.max() / squares.sum() if squares.sum() > 0 else 0.0
-            middle = np.median(squares)
-        row = int(squares.argmax())
-        if share > DOMINATES and squares[row] > 1e4 * middle > 0:
-            where = f"row {row + 1}" if complete else "one row"
-            notes.append(
-                f"{column.label!r} is {rows[row, place]:.4g} in {where}, which alone has "
-                f"{share:.0%} of its squared deviations and decides the fit; check it."
-            )
-    return notes[:5]
-
-
 # --- which columns are inputs and which targets --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller says about the columns, by their full names."""
+
+    targets: list[str]
+    ignored: list[str]
+    kept: list[str]
+    coded: list[str]
+    encode: bool
+    task: str
 
 
 @dataclass
@@ -323,30 +333,18 @@ class Choice:
     """Columns that the caller wants to keep in any case."""
 
 
-def _choose(
-    table: Table,
-    target: str | Sequence[str],
-    ignore: Sequence[str],
-    keep: Sequence[str],
-    encode: bool,
-    categorical: Sequence[str],
-    task: str,
-) -> Choice:
-    """Return inputs and targets: inputs are numeric, named, not ignored and not a target.
-
-    With `encode`, a column of text becomes one indicator column for each of its values except the
-    first, whose indicator is one minus the sum of the others.
-    """
-    targets = _named(table, (target,) if isinstance(target, str) else target)
-    kept, ignored, coded = (_named(table, wishes) for wishes in (keep, ignore, categorical))
-    choice = Choice(kept=kept)
-    if len(targets) > 1 and task == "classification":
-        raise InputError(f"classification has one target; received {listed(targets)}.")
-    task = "regression" if len(targets) > 1 else task
-    for name in targets:
-        choice.targets.append(_target(table, name, name in ignored, choice.notes, task))
-    others = [name for name in table.columns if name not in ignored and name not in targets]
-    unnamed = [name for name in others if UNNAMED.fullmatch(name) and name not in kept]
+def _choose(table: Table, surveys: Mapping[str, Survey], wishes: Wishes) -> Choice:
+    """Return inputs and targets: inputs are numeric, named, not ignored and not a target."""
+    choice = Choice(kept=wishes.kept)
+    if len(wishes.targets) > 1 and wishes.task == "classification":
+        raise InputError(f"classification has one target; received {listed(wishes.targets)}.")
+    if both := [name for name in wishes.targets if name in wishes.ignored]:
+        raise InputError(f"the target {both[0]!r} is ignored; pass another, or do not ignore it.")
+    task = "regression" if len(wishes.targets) > 1 else wishes.task
+    for name in wishes.targets:
+        choice.targets.append(_target(table, name, surveys[name], choice.notes, task))
+    others = [name for name in surveys if name not in wishes.targets]
+    unnamed = [name for name in others if UNNAMED.fullmatch(name) and name not in wishes.kept]
     if unnamed:
         choice.notes.append(
             f"Left out because without a name, like a row number: {listed(unnamed)}."
@@ -354,34 +352,35 @@ def _choose(
     left: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
     for name in others:
         if name not in unnamed:
-            _add_input(table, name, encode, name in coded, choice, left)
+            coded = name in wishes.coded
+            kind = _add_input(table, name, surveys[name], wishes.encode, coded, choice)
+            if kind is not None:
+                left[kind].append(name)
     for kind, (why, advice) in LEFT_OUT.items():
         if left[kind]:
             choice.notes.append(f"Left out because {why}: {listed(left[kind])}.{advice}")
     if not choice.inputs:
         reasons = " ".join(choice.notes) or "The table has no other column."
-        raise InputError(f"no input is left besides the target {listed(targets)}. {reasons}")
+        raise InputError(f"no input is left besides the target {listed(wishes.targets)}. {reasons}")
     labels = [column.label for column in (*choice.inputs, *choice.targets)]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise InputError(f"the names of columns repeat: {listed(repeated)}; rename them first.")
     return choice
 
 
-def _named(table: Table, wishes: Iterable[str]) -> list[str]:
-    """Return the columns that a caller names, each once."""
-    return list(dict.fromkeys(name for wish in wishes for name in _meant(table, wish)))
+def _named(table: Table, wishes: Any) -> list[str]:
+    """Return the columns that a caller names (one, or several), each once."""
+    several = [wishes] if isinstance(wishes, str | int) else wishes
+    return list(dict.fromkeys(_meant(table, str(wish)) for wish in several))
 
 
-def _meant(table: Table, wish: str) -> list[str]:
-    """Return a column by name, those of an array in an .npz file, or the last for -1."""
+def _meant(table: Table, wish: str) -> str:
+    """Return a column by name, or the last for -1."""
     names = list(table.columns)
-    if wish in table.columns:
-        return [wish]
-    members = [name for name in names if name.startswith(f"{wish}[")]
-    if members:
-        return members
+    if wish in names:
+        return wish
     if re.fullmatch("-[0-9]{1,9}", wish) and 1 <= int(wish[1:]) <= len(names):
-        return [names[int(wish)]]
+        return names[int(wish)]
     folded = {name.strip().casefold(): name for name in names}
     near = difflib.get_close_matches(wish.strip().casefold(), folded, 1)
     if near:
@@ -390,62 +389,59 @@ def _meant(table: Table, wish: str) -> list[str]:
     raise InputError(f"there is no column {wish!r}; the table has {shown}.")
 
 
-def _styled(name: str, found: Survey, notes: list[str]) -> Column:
-    """Return a column of text that holds numbers."""
-    note = found.style.note(name, found.shown)
-    notes += [note] if note else []
-    return Column(name, style=found.style)
+def _numeric(table: Table, name: str, found: Survey, notes: list[str]) -> Column:
+    """Return a column of numbers, of which some may be written as text."""
+    text = found.kind == Kind.TEXT
+    if note := found.note if text else table.doubts.get(name):
+        notes.append(f"In {name!r}, {note}")
+    return Column(name, style=found.style if text else None)
 
 
-def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str) -> Column:
+def _target(table: Table, name: str, found: Survey, notes: list[str], task: str) -> Column:
     """Return the column of a target: numbers, or text whose values are classes."""
-    kind = table.columns[name]
-    if ignored:
-        raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")
+    kind = found.kind
     if kind in (Kind.NUMBER, Kind.WHOLE) or (kind == Kind.BOOLEAN and task == "regression"):
-        return Column(name)
+        return _numeric(table, name, found, notes)
     if kind in (Kind.DATE, Kind.EMPTY, Kind.OTHER):
         what = {Kind.DATE: "is a date", Kind.EMPTY: "is empty, so there is no complete row"}
         why = what.get(kind, "holds neither numbers nor text")
         such = ", such as days since a day" if kind == Kind.DATE else ""
         raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
-    found = table.survey(name, everything=task != "regression")
     if task != "classification" and found.all_numbers:
-        return _styled(name, found, notes)
+        return _numeric(table, name, found, notes)
     if task != "classification" and found.nearly_numbers:
-        raise InputError(f"the target {name!r} is not a column of numbers: {found}. {REMEDY}")
+        raise InputError(f"the target {name!r} is not a column of numbers: {found}")
+    categories = sorted(found.categories)
     if task == "regression":
         raise InputError(
-            f"the target {name!r} does not hold numbers ({listed(found.categories[:3])}, …), so it "
-            "is no amount to predict; pass task='classification' (--task classification), one "
-            "target, or a column of numbers."
+            f"the target {name!r} does not hold numbers ({listed(categories[:3])}, …), so it is no "
+            "amount to predict; pass task='classification' (--task classification), one target, or "
+            "a column of numbers."
         )
-    if len(found.categories) > CATEGORIES:
+    if len(categories) > CATEGORIES:
         raise InputError(
             f"the target {name!r} has more than {CATEGORIES} different values "
-            f"({listed(found.categories[:3])}, …), which are not classes; pass another column."
+            f"({listed(categories[:3])}, …), which are not classes; pass another column."
         )
-    return Column(name, labels=found.categories)
+    return Column(name, labels=tuple(categories))
 
 
 def _add_input(
-    table: Table, name: str, encode: bool, coded: bool, choice: Choice, left: dict[str, list[str]]
-) -> None:
-    """Add a column to the inputs, or to the omitted columns."""
-    kind = table.columns[name]
+    table: Table, name: str, found: Survey, encode: bool, coded: bool, choice: Choice
+) -> Kind | None:
+    """Add a column to the inputs, or return its kind if it is left out."""
+    kind = found.kind
     if kind in NUMERIC and not coded:
-        choice.inputs.append(Column(name))
-        return
-    text = kind == Kind.TEXT or coded
-    found = table.survey(name, everything=encode or coded) if text else None
-    if found is None:
-        left[kind].append(name)
-    elif found.all_numbers and not coded:
-        choice.inputs.append(_styled(name, found, choice.notes))
+        choice.inputs.append(_numeric(table, name, found, choice.notes))
+        return None
+    if kind != Kind.TEXT and not (coded and kind == Kind.DATE):
+        return kind
+    if found.all_numbers and not coded:
+        choice.inputs.append(_numeric(table, name, found, choice.notes))
     elif found.nearly_numbers and not coded:
-        choice.notes.append(f"{name!r} was left out: {found}. {REMEDY}")
+        choice.notes.append(f"{name!r} was left out: {found}")
     elif not (encode or coded):
-        left[kind].append(name)
+        return kind
     elif len(found.categories) > CATEGORIES:
         choice.notes.append(
             f"{name!r} was left out: it has more than {CATEGORIES} different values."
@@ -453,10 +449,11 @@ def _add_input(
     elif len(found.categories) < 2:
         choice.notes.append(f"{name!r} was left out: it has one value only.")
     else:
-        first, *others = found.categories
+        first, *others = sorted(found.categories)
         choice.inputs += [Column(name, category) for category in others]
-        choice.categories[name] = found.categories
+        choice.categories[name] = (first, *others)
         choice.notes.append(
-            f"{name!r} became {len(others)} column(s) of zeros and ones, for {listed(others)} (all "
-            f"zero: {first!r})."
+            f"{name!r} became {counted(len(others), 'column')} of zeros and ones, for "
+            f"{listed(others)} (all zero: {first!r})."
         )
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,36 @@ from scipy.special import ndtr
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
+from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import Factored
 from deeplin.theory.ridgeless import dense_covariance, solve_covariance
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The free constants of BO.
+
+    Without `c` the statements report the smallest c with which they hold; with it they are judged.
+    """
+
+    c: float | None = None
+    b: float = 1.0
+    """Threshold of the effective rank: k = min{j : r_j ≥ bn} (BO-D2.2)."""
+    delta: float = 0.1
+    """Probability of failure in the bounds that hold with high probability."""
+    normalisation: str = "operator"
+    """What α and β measure: `operator` (RMS singular value) or `entry` (RMS entry) (errata E-6)."""
+
+    def __post_init__(self):
+        if self.c is not None:
+            positive_number("c", self.c)
+        positive_number("b", self.b)
+        if positive_number("delta", self.delta) >= 0.5:
+            raise InputError(f"delta is {self.delta:g}; pass a probability below 1/2.")
+        if self.normalisation not in ("operator", "entry"):
+            raise InputError(
+                f"normalisation is {self.normalisation!r}; pass 'operator' or 'entry'."
+            )
 
 
 class EffectiveRanks(NamedTuple):
@@ -129,7 +158,7 @@ class RiskBound(NamedTuple):
 
 
 def minimum_norm_interpolant(problem: Problem) -> np.ndarray:
-    """Return Θ_min = Xᵀ(XXᵀ)^{-1}Y, (d,) or (d, q), from the singular values of X (BO-D2.5)."""
+    """Return Θ_min = Xᵀ(XXᵀ)^{-1}Y, (q, d) or (d,), from the singular values of X (BO-D2.5)."""
     require_interpolation(problem, "the minimum-norm interpolant")
     return problem.optimum
 
@@ -177,25 +206,25 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     ```
     """
     require_interpolation(problem, "the split of the risk")
-    given = finite_array("theta", theta, (1, 2, 3))
-    columns = given[:, None] if given.ndim == 1 else given
+    columns = population.columns("theta", theta)
+    truth, optimum = population.optimum_columns, problem.optimum_columns
     orthogonal = problem.spectrum.orthogonal_part
 
     def size(map: np.ndarray) -> Any:
         return np.sum(map * population.apply(map), axis=(-2, -1))
 
-    perpendicular, optimum = orthogonal(columns), problem.optimum.reshape(population.optimum.shape)
+    perpendicular = orthogonal(columns)
     # X⁺Ω = Θ_min − P_XΘ*: the effect of the noise on the interpolant.
-    noise_map = optimum - (population.optimum - orthogonal(population.optimum))
+    noise_map = optimum - (truth - orthogonal(truth))
     noise = float(size(noise_map))
-    missed = size(orthogonal(population.optimum - perpendicular))
+    missed = size(orthogonal(truth - perpendicular))
     return RiskSplit(
         total=population.risk(theta),
-        bias=float(size(orthogonal(population.optimum))),
+        bias=float(size(orthogonal(truth))),
         variance=conditional_variance(problem, population),
         noise=noise,
         xi=size(perpendicular),
-        cross=2 * np.sum(perpendicular * population.apply(optimum - population.optimum), (-2, -1)),
+        cross=2 * np.sum(perpendicular * population.apply(optimum - truth), (-2, -1)),
         bound=2 * missed + 2 * noise,
     )
 
@@ -235,7 +264,7 @@ def degrees_of_freedom_bounds(
 
 
 def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
-    """Return the interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
+    """Return the interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω (X-33).
 
     Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is the smallest of any interpolator, with mean σ²qn/(d−n−1) for
     Gaussian inputs and any Σ. It depends on the noise Ω = Y − XΘ*, so it cannot be trained.
@@ -245,9 +274,10 @@ def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
         raise InputError("the best interpolant needs an invertible Σ; this one has eigenvalue 0.")
     _, vectors, coordinates = problem.spectrum
     # In the span of X the noise is R(M − QᵀΘ*) for X = RQᵀ, and R cancels.
-    missing = coordinates - vectors.T @ population.optimum
+    missing = coordinates - vectors.T @ population.optimum_columns
     weighted = solve_covariance(population.covariance, vectors)
-    return population.optimum + weighted @ np.linalg.solve(vectors.T @ weighted, missing)
+    found = weighted @ np.linalg.solve(vectors.T @ weighted, missing)
+    return as_map(population.optimum_columns + found)
 
 
 class FirstGuess(NamedTuple):
@@ -273,13 +303,13 @@ def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> F
     import deeplin as dl
     data = dl.problems.synthetic.spiked(seed=0, dimension=500)
     population = dl.Population(data.truth, data.spectrum, noise=1.0)
-    found = dl.theory.first_guess(data.problem, population, data.truth)
+    found = dl.theory.bounds.first_guess(data.problem, population, data.truth)
     assert 0 < found.largest_share < 0.02   # the variance is far larger
     ```
     """
     split = risk_split(problem, population, problem.optimum)
-    given = finite_array("guess", guess, (1, 2)).reshape(population.optimum.shape)
-    unseen, truth = (problem.spectrum.orthogonal_part(map) for map in (given, population.optimum))
+    given, truth = population.columns("guess", guess), population.optimum_columns
+    unseen, truth = (problem.spectrum.orthogonal_part(map) for map in (given, truth))
     along, size = (float(np.sum(unseen * population.apply(map))) for map in (truth, unseen))
     before = split.bias + split.variance
     gain = 2 * along - size
@@ -300,24 +330,23 @@ def random_direction_gain(problem: Problem, population: Population) -> float:
     to choose sign and size.
     """
     require_interpolation(problem, "the gain of a random direction")
-    optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = problem.spectrum.orthogonal_part(population.apply(population.optimum - optimum))
+    missing = population.optimum_columns - problem.optimum_columns
+    pull = problem.spectrum.orthogonal_part(population.apply(missing))
     return float(np.sum(pull**2)) / (population.outputs * unseen_trace(problem, population))
 
 
 def guess_start(guess: ArrayLike, width: int, depth: int, size: float) -> Network:
-    """Return a start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
+    """Return a start that keeps a first guess: W_1 = [0; Θ_0/b], identities, W_L = b[0, I] (X-33).
 
     Its map is Θ_0. Gradient flow changes (I−P_X)Θ_0 by the relative size O((L−2)/b²), O(1/b⁴) for
     two layers (leading order of X-28), and interpolates: the larger b = `size`, the better it is
     kept.
     """
-    given = finite_array("guess", guess, (1, 2))
-    columns = given[:, None] if given.ndim == 1 else given
-    b, q = positive_number("size", size), columns.shape[1]
+    rows = np.atleast_2d(finite_array("guess", guess, (1, 2)))
+    b, q = positive_number("size", size), len(rows)
     m, L = whole_number("width", width, minimum=q), whole_number("depth", depth, minimum=2)
     last = np.eye(m)[m - q :]
-    return Network([last.T @ columns.T / b, *[np.eye(m)] * (L - 2), b * last])
+    return Network([last.T @ rows / b, *[np.eye(m)] * (L - 2), b * last])
 
 
 class LowerRisk(NamedTuple):
@@ -343,8 +372,8 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
     sigma = orthogonal(orthogonal(dense_covariance(population.covariance)).T)
     eigenvalues, basis = np.linalg.eigh((sigma + sigma.T) / 2)
     eigenvalues = np.maximum(eigenvalues, 0.0)
-    optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = basis.T @ orthogonal(population.apply(population.optimum - optimum))
+    missing = population.optimum_columns - problem.optimum_columns
+    pull = basis.T @ orthogonal(population.apply(missing))
     pulls = np.sum(pull**2, axis=1)
     mean = tau**2 * q * float(np.sum(eigenvalues))
     variance = 2 * tau**4 * q * np.sum(eigenvalues**2) + 4 * tau**2 * np.sum(pulls)

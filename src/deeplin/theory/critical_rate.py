@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,44 +11,50 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from deeplin.dynamics.update import check_momentum
-from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
-from deeplin.problems import Problem
-from deeplin.theory.architecture import (
+from deeplin.dynamics.optimizer import check_momentum, stability_limit
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.problems import Problem, require_problem
+from deeplin.theory.minimizers import (
     architecture,
-    largest_eigenvalue_of_update,
-    root,
-    stability_limit,
+    geometric_mean,
+    layer_rates,
+    minimal_sharpness,
 )
-from deeplin.theory.minimizers import geometric_mean, layer_rates, minimal_sharpness
+from deeplin.theory.roots import largest_eigenvalue_of_update, root
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 
 
-@validated
 def critical_learning_rate(
     problem: Problem,
-    depth: int,
+    depth: int | Iterable[int],
     readout: ArrayLike | None = None,
     *,
+    width: int | None = None,
+    biases: bool = False,
+    scale: float = 1.0,
     momentum: float = 0.0,
     nesterov: bool = False,
     batch_size: int | None = None,
     weight_decay: float = 0.0,
     sam_radius: float = 0.0,
     paths: ArrayLike = 1,
-) -> float:
-    """Return the learning rate above which no (global) minimizer is stable.
+) -> Any:
+    """Return the learning rate above which no global minimizer is stable.
 
-    Above it, gradient descent converges to a minimizer from almost no start.
+    Above it, gradient descent converges to a global minimizer from almost no start.
 
     For every convex loss of the problem (X-14, X-17):
 
-    | optimizer | critical rate | result |
+    | optimizer or network | critical rate | result |
     |---|---|---|
     | gradient descent | 2/S_min | X-2, X-7 |
     | heavy ball β | (2+2β)/S_min | |
     | Nesterov β | (2+2β)/((1+2β)S_min) | |
+    | smallest hidden width r | 2/S_min of the best product of rank r | X-34 |
+    | autoencoder of any width | 1/(LΛ) | X-34 |
+    | LoRA, W_0 + γBA | 2/(γS_min) of L = 2 with the targets Y − XW_0ᵀ | X-34 |
+    | biases, squared loss, centered inputs | 2/S_min with biases | X-38 |
     | weight decay λ | 2 (with momentum as above) over S_λ | X-9 |
     | batches of B rows, R_min = 0, one output | 2/S_min(B) | X-10 |
     | layer-wise rates | bounds their *geometric mean* | X-11 |
@@ -55,43 +62,83 @@ def critical_learning_rate(
     | m parallel paths | 2/S_min of `parallel_sharpness`; m^{1−2/L} times that of one | X-22 |
     | Adam, RMSProp | see `adam_critical_learning_rate` | X-24 |
 
-    Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimizer
-    (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
-    converge at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of
-    their read-outs. Batches require an optimum at which every φ_i' is 0.
+    The risk is a sum over outputs; `torch.nn.MSELoss` also averages over them, so rates for it are
+    q times as large. The rate concerns global minimizers, and the neighborhood of one: a start far
+    away can diverge below it.
+
+    Args:
+        problem: the data and the loss.
+        depth: L, or several depths.
+        readout: p, the fixed last vector of a network with one output.
+        width: the smallest hidden width, where it is below the rank of Θ*.
+        biases: whether every layer has a bias.
+        scale: γ of a network γ·W_L…W_1, such as α/r in LoRA: a rate η then acts as γ^{2/L}η.
+        momentum: β.
+        nesterov: whether the momentum is Nesterov's.
+        batch_size: B; with momentum only `stochastic_sharpness` at a given minimizer is known, and
+            with weight decay descent at a constant rate does not converge.
+        weight_decay: λ of R + λΣ‖W_k‖_F².
+        sam_radius: ρ.
+        paths: the number of parallel paths, or the norms ‖p_h‖ of their read-outs.
+
+    Returns:
+        A float, or an array with one rate for each depth.
 
     ```python
     import deeplin as dl, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    rate = dl.theory.critical_learning_rate(problem, depth=10, momentum=0.9)
-    assert dl.theory.critical_learning_rate(problem, depth=10, batch_size=10) < rate
+    rate = dl.critical_learning_rate(problem, depth=10, momentum=0.9)
+    assert dl.critical_learning_rate(problem, depth=10, batch_size=10) < rate
+    assert dl.critical_learning_rate(problem, depth=range(2, 5)).shape == (3,)
+    autoencoder = dl.Problem.from_data(X, X)
+    rate = dl.critical_learning_rate(autoencoder, depth=2, width=3)
+    assert np.isclose(rate, 1 / (2 * autoencoder.largest_eigenvalue))
     ```
     """
+    require_problem(problem)
+    if isinstance(depth, Iterable) and not isinstance(depth, str):
+        options = {name: value for name, value in locals().items() if name not in ("depth",)}
+        return np.array([critical_learning_rate(depth=L, **options) for L in depth])
     beta = check_momentum(momentum)
     decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
     radius = positive_number("sam_radius", sam_radius, zero_allowed=True)
+    L = whole_number("depth", depth)
+    factor = positive_number("scale", scale) ** (2 / L)
     several = np.ndim(paths) > 0 or paths != 1
     if several:
         _require_known_for_paths(decay, batch_size, readout, paths)
-    if batch_size is not None and batch_size != problem.samples:
+    batches = None if batch_size == problem.samples else batch_size
+    narrow = width is not None and width < problem.outputs
+    if (narrow or biases) and (several or batches is not None or decay > 0):
+        raise InputError(
+            f"the critical rate of a network {'with biases' if biases else f'of width {width}'} is "
+            "known for the full batch, one path and no weight decay. Pass batch_size=None, paths=1 "
+            "and weight_decay=0, or leave out width and biases."
+        )
+    if batches is not None:
         _require_plain(beta, decay, radius)
-        found = minimal_stochastic_sharpness(problem, depth, batch_size, readout)
-        return found.critical_learning_rate
+        found = minimal_stochastic_sharpness(problem, L, batches, readout)
+        return found.critical_learning_rate / factor
     if decay > 0:
-        minimum = decayed_minimum(problem, depth, decay, readout)
+        minimum = decayed_minimum(problem, L, decay / factor, readout)
         _require_certified(minimum)
         curvature = minimum.sharpness
     elif several:
-        norm = architecture(problem, depth, readout, "the critical learning rate").norm
-        curvature = parallel_sharpness(problem, depth, norm * path_norms(paths))
+        norm = architecture(problem, L, readout, "the critical learning rate").norm
+        curvature = parallel_sharpness(problem, L, norm * path_norms(paths))
     else:
-        curvature = minimal_sharpness(problem, depth, readout).exact
-    return stability_limit(beta, nesterov=nesterov) / effective_sharpness(curvature, radius)
+        curvature = minimal_sharpness(problem, L, readout, width=width, biases=biases).exact
+    limit = stability_limit(beta, nesterov=nesterov)
+    return limit / effective_sharpness(factor * curvature, radius)
 
 
 def layerwise_sharpness(
-    problem: Problem, rates: ArrayLike, readout: ArrayLike | None = None
+    problem: Problem,
+    rates: ArrayLike,
+    readout: ArrayLike | None = None,
+    *,
+    width: int | None = None,
 ) -> float:
     """Return the least λ_max of the Hessian preconditioned by η_1 … η_L, over minimizers (X-11).
 
@@ -108,7 +155,7 @@ def layerwise_sharpness(
     ```
     """
     given = layer_rates(rates)
-    minimal = minimal_sharpness(problem, len(given), readout)
+    minimal = minimal_sharpness(problem, len(given), readout, width=width)
     return geometric_mean(given) * minimal.exact
 
 
@@ -154,7 +201,6 @@ def _require_plain(momentum: float, decay: float, radius: float) -> None:
         )
 
 
-@validated
 def parallel_sharpness(problem: Problem, depth: int | Sequence[int], paths: ArrayLike) -> float:
     """Return S_min of networks with parallel paths, any data (X-22).
 
@@ -286,7 +332,7 @@ def sam_sharpness_limit(learning_rate: float, sam_radius: float) -> float:
     The root of ηS(1 + ρS) = 2, without cancellation; 2/η for ρ = 0.
 
     ```python
-    from deeplin.theory import sam_sharpness_limit
+    from deeplin.theory.bounds import sam_sharpness_limit
     assert sam_sharpness_limit(0.1, 0.0) == 20 and sam_sharpness_limit(0.1, 0.05) < 20
     ```
     """
@@ -295,7 +341,6 @@ def sam_sharpness_limit(learning_rate: float, sam_radius: float) -> float:
     return float(4 / (eta * (1 + np.sqrt(1 + 8 * rho / eta))))
 
 
-@validated
 def adam_critical_learning_rate(
     problem: Problem,
     depth: int,

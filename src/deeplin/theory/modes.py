@@ -33,13 +33,14 @@ from deeplin.errors import (
     InputError,
     finite_array,
     positive_number,
-    require_float64,
     whole_number,
 )
 from deeplin.hessian.operators import dense, gradients
-from deeplin.networks import Network, products, risk_and_data
+from deeplin.networks import Network, in_float64, products, risk_and_data
 from deeplin.problems import Problem
-from deeplin.theory.architecture import is_white, numerical_rank, root
+from deeplin.problems.moments import numerical_rank
+from deeplin.theory.minimizers import is_white
+from deeplin.theory.roots import root
 
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""
@@ -89,7 +90,7 @@ def balanced_mode(
     inverted.
 
     ```python
-    from deeplin.theory import balanced_mode
+    from deeplin.theory.bounds import balanced_mode
     path = balanced_mode([0.0, 1.0, 10.0], target=2.0, start=0.1, depth=3)
     assert 0.1 == path[0] < path[1] < path[2] <= 2.0
     ```
@@ -294,6 +295,37 @@ def balanced_orbit(
     return Orbit(sigma, L, x, a * x, slopes[0] * slopes[1], (2 - a) * (2 - 1 / a))
 
 
+def first_doubling(target: float, depth: int, curvature: float = 1.0) -> float:
+    """Return the learning rate at which the orbit of period two doubles its period (X-37).
+
+    There the multiplier of two steps of the loss c(x^L − σ)² reaches −1. For L = 2 this is at
+    2cησ = √5 − 1, where the ratio of the two values of the orbit is the golden ratio.
+
+    Args:
+        target: the target σ of the mode.
+        depth: the number L of layers, at least 2.
+        curvature: c, which is 1 for deeplin's risk with Σ̂ = I, and ½ for the loss ½(x^L − σ)².
+
+    ```python
+    import deeplin as dl
+    rate = dl.theory.first_doubling(10.0, depth=3, curvature=0.5)
+    assert abs(rate - 0.0385130) < 1e-7
+    ```
+    """
+    L = whole_number("depth", depth, minimum=2)
+    sigma = positive_number("target", target)
+    critical = 1 / (L * sigma ** (2 - 2 / L) * positive_number("curvature", curvature))
+
+    def excess(excess_rate: float) -> float:
+        orbit = balanced_orbit(sigma, L, critical * (1 + excess_rate), curvature)
+        return 2.0 if orbit is None else orbit.multiplier + 1  # the multiplier begins at 1
+
+    high = 0.125
+    while excess(high) > 0:
+        high *= 2
+    return critical * (1 + root(excess, 0.0, high))
+
+
 def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orbit | None, ...]:
     """Return the orbit of every mode (singular value of Θ*) of balanced weights (X-12).
 
@@ -400,7 +432,6 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
 
     ```python
     import deeplin as dl, jax, numpy as np
-    jax.config.update("jax_enable_x64", True)
     X = np.sqrt(1.5) * np.eye(3)                        # Σ̂ = I/2: the risk is ½‖Θ − S‖²
     problem = dl.Problem.from_data(X, X @ np.diag([10, 9.5, 9]))
     net = dl.Network([1.01 * np.diag(np.cbrt([10, 9.5, 9]))] * 3)
@@ -411,7 +442,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     """
     if not isinstance(net, Network) or net.batch is not None:
         raise InputError("network_orbit takes one network; pass a deeplin.Network without batch.")
-    require_float64("the orbit of a network", net.weights)
+    net = in_float64(net)
     rate = positive_number("learning_rate", learning_rate)
     flat, unravel = ravel_pytree(net.weights)
     if flat.size > MAX_PARAMETERS:
@@ -421,7 +452,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     risk, data = risk_and_data(problem, net)
 
     def network(theta: np.ndarray) -> Network:
-        return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)
+        return Network(unravel(jnp.asarray(theta)), None, net.readout, net.activation)
 
     def descend(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return T(θ) and DT(θ)."""

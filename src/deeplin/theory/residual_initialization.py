@@ -22,7 +22,7 @@ from scipy.special import betaincinv, gammaln, logsumexp
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network, host_arrays, initialize
 from deeplin.networks.products import values_of_layers
-from deeplin.theory.architecture import root
+from deeplin.theory.roots import root
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Grid of u for the search of admissible constants, with a ratio of 1.0023."""
@@ -53,7 +53,7 @@ def log_failure_probability(
 
     ```python
     import deeplin as dl
-    log_bound = dl.theory.log_failure_probability(scale=0.1, width=20, depth=50, u=2.0)
+    log_bound = dl.theory.bounds.log_failure_probability(scale=0.1, width=20, depth=50, u=2.0)
     ```
     """
     s2 = positive_number("scale", scale) ** 2
@@ -115,7 +115,7 @@ def smallest_admissible_depth(
 
     ```python
     import deeplin as dl
-    assert dl.theory.smallest_admissible_depth(scale=0.1, width=5) == 3
+    assert dl.theory.bounds.smallest_admissible_depth(scale=0.1, width=5) == 3
     ```
     """
     return smallest_depth(
@@ -160,7 +160,7 @@ def residual_constants(
 
     ```python
     import deeplin as dl
-    constants = dl.theory.residual_constants(scale=0.05, width=5, depth=10)
+    constants = dl.theory.bounds.residual_constants(scale=0.05, width=5, depth=10)
     ```
     """
     admissible = admissible_range(scale, width, depth)
@@ -206,7 +206,7 @@ def draw_constants(network: Network) -> DrawConstants:
     ```python
     import deeplin as dl, jax
     net = dl.initialize.residual(jax.random.key(0), width=3, depth=10, scale=0.1)
-    assert 1e-4 < dl.theory.draw_constants(net).gap < 4e-3
+    assert 1e-4 < dl.theory.bounds.draw_constants(net).gap < 4e-3
     ```
     """
     if len(set(network.widths)) > 1:
@@ -245,7 +245,7 @@ def product_bounds_frequency(
     ```python
     import deeplin as dl, jax
     key = jax.random.key(0)
-    frequency = dl.theory.product_bounds_frequency(key, 0.25, 5, 10, u=0.5, samples=100)
+    frequency = dl.theory.bounds.product_bounds_frequency(key, 0.25, 5, 10, u=0.5, samples=100)
     ```
     """
     keys = jax.random.split(key, whole_number("samples", samples))
@@ -292,7 +292,7 @@ def residual_displacement(initial: Network, network: Network) -> np.ndarray:
     ```python
     import deeplin as dl, jax
     net = dl.initialize.residual(jax.random.key(0), width=3, depth=4, scale=0.1)
-    assert dl.theory.residual_displacement(net, net).shape == (4, 3, 3)
+    assert dl.theory.bounds.residual_displacement(net, net).shape == (4, 3, 3)
     ```
     """
     now, start = (np.stack(host_arrays(state)[0], axis=-3) for state in (network, initial))
@@ -342,7 +342,7 @@ def sharp_failure_probability(
 
     ```python
     import deeplin as dl
-    assert dl.theory.sharp_failure_probability(scale=0.25, width=5, depth=10, u=0.8) < 0.01
+    assert dl.theory.bounds.sharp_failure_probability(scale=0.25, width=5, depth=10, u=0.8) < 0.01
     ```
     """
     s, u = positive_number("scale", scale), positive_number("u", u)
@@ -429,8 +429,8 @@ def certified_depth(
 
     ```python
     import deeplin as dl
-    assert dl.theory.certified_depth(scale=0.25, width=5) < 20
-    assert dl.theory.smallest_admissible_depth(scale=0.25, width=5) == 48
+    assert dl.theory.bounds.certified_depth(scale=0.25, width=5) < 20
+    assert dl.theory.bounds.smallest_admissible_depth(scale=0.25, width=5) == 48
     ```
     """
     if not (margin > 1 and 0 < target < 1):

@@ -11,13 +11,14 @@ from jaxtyping import Float
 
 from deeplin.errors import InputError, whole_number
 from deeplin.problems import Population
+from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import (
     LARGEST_DENSE,
     Covariance,
     Factored,
     covariance_dimension,
 )
-from deeplin.theory.architecture import root
+from deeplin.theory.roots import root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,9 +95,11 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
         dimensions: numbers d′ of features to use, each from 1 to d.
 
     Returns:
-        A table with the columns `dimension`, `excess_risk` (= bias + variance), `bias`, `variance`
-        and `method`: `exact` at this n, or `equivalent`, the limit of many samples and features
-        with n/d′ fixed. Within one of d′ = n the variance is infinite.
+        A table with the columns `dimension`, `excess_risk` (= bias + variance), `bias`, `variance`,
+        `error` and `method`: `exact` at this n, or `equivalent`, the limit of many samples and
+        features with n/d′ fixed. Near its peak the limit is too small: for equal eigenvalues by the
+        factor (d′−n)/(d′−n−1) of the variance, a quarter at d′ = n + 5, and `error` is what this
+        factor adds, an estimate for other spectra. Within one of d′ = n the variance is infinite.
 
     ```python
     import deeplin as dl, numpy as np
@@ -118,21 +121,25 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
             )
         used, missed = _first_features(population, d)
         risk = ridgeless_risk(used, n)
+        beyond = max(d - n - 1, 0)
+        missing = 0.0 if risk.exact else risk.variance / beyond if beyond else np.inf
         rows.append(
             {
                 "dimension": d,
                 "excess_risk": risk.total + missed,
                 "bias": risk.bias + missed,
                 "variance": risk.variance,
+                "error": missing,
                 "method": "exact" if risk.exact else "equivalent",
             }
         )
-    return pd.DataFrame(rows, columns=["dimension", "excess_risk", "bias", "variance", "method"])
+    columns = ["dimension", "excess_risk", "bias", "variance", "error", "method"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _first_features(population: Population, d: int) -> tuple[Population, float]:
     """Return the population of the first d features, and the risk that they cannot remove."""
-    sigma, truth = population.covariance, population.optimum
+    sigma, truth = population.covariance, population.optimum_columns
     rest = truth[d:]
     if isinstance(sigma, Factored):
         part = Factored(sigma.factor[:d], sigma.diagonal[:d])
@@ -146,7 +153,7 @@ def _first_features(population: Population, d: int) -> tuple[Population, float]:
     unseen = np.sum(alone * population.apply(alone)) - np.sum(across * moved)
     unseen = max(float(unseen), 0.0)
     noise = np.sqrt(population.noise**2 + unseen / population.outputs)
-    return Population(truth[:d] + moved, part, float(noise)), unseen
+    return Population(as_map(truth[:d] + moved), part, float(noise)), unseen
 
 
 def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
@@ -228,7 +235,7 @@ def _modes(population: Population) -> _Modes:
 
     No d×d matrix is formed where Σ has a factor.
     """
-    sigma, truth = population.covariance, population.optimum
+    sigma, truth = population.covariance, population.optimum_columns
     if isinstance(sigma, Factored) and np.ptp(sigma.diagonal) == 0:
         vectors, singular, _ = np.linalg.svd(sigma.factor, full_matrices=False)
         along = np.sum((vectors.T @ truth) ** 2, axis=1)

@@ -22,7 +22,7 @@ def initialization_scale(network: Network) -> float | np.ndarray:
     ```python
     import deeplin as dl, jax
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.01)
-    epsilon = dl.theory.initialization_scale(net)
+    epsilon = dl.theory.bounds.initialization_scale(net)
     ```
     """
     epsilon = scale_of_layers(host_arrays(network)[0])
@@ -68,7 +68,7 @@ def flow_end_bounds(initial: Network, product_norm: ArrayLike) -> FlowEndBounds:
     ```python
     import deeplin as dl, jax
     net = dl.initialize.zero_layer(jax.random.key(0), (5, 5, 1), 0.01)
-    low, high = dl.theory.flow_end_bounds(net, product_norm=1.0).sharpness_ratio
+    low, high = dl.theory.bounds.flow_end_bounds(net, product_norm=1.0).sharpness_ratio
     assert 0.99 < low < 1 < high < 1.01
     ```
     """

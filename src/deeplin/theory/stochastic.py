@@ -12,13 +12,18 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from deeplin.dynamics.update import check_momentum
+from deeplin.dynamics.optimizer import check_momentum
 from deeplin.errors import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
-from deeplin.theory.architecture import readout_norm
-from deeplin.theory.minimizers import flattest_network, minimal_sharpness
+from deeplin.problems.linear_maps import as_map
+from deeplin.theory.minimizers import (
+    architecture,
+    flattest_minimizer,
+    flattest_network,
+    padded,
+)
 
 INTERPOLATES = 1e-8
 """‖residual‖/‖y‖ up to which the data count as interpolated."""
@@ -109,7 +114,7 @@ def stochastic_sharpness_bound(
     problem = dl.Problem.from_data(X, X[:, 0])
     network = dl.theory.minimal_sharpness(problem, depth=3).minimizer
     exact = dl.theory.stochastic_sharpness(problem, network, batch_size=10).value
-    assert exact <= dl.theory.stochastic_sharpness_bound(problem, network, batch_size=10)
+    assert exact <= dl.theory.bounds.stochastic_sharpness_bound(problem, network, batch_size=10)
     ```
     """
     inputs = problem.curvature_rows("the threshold of mini-batch descent")
@@ -168,7 +173,8 @@ class MinimalStochasticSharpness:
     @cached_property
     def minimizer(self) -> Network:
         """The network that attains it: rank-one, aligned."""
-        return flattest_network(self.optimum, self.depth, self.suffix_norm, readout=self.readout)
+        narrow = flattest_network(self.optimum, self.depth, self.suffix_norm, readout=self.readout)
+        return padded(narrow, None)
 
 
 def minimal_stochastic_sharpness(
@@ -193,11 +199,11 @@ def minimal_stochastic_sharpness(
     ```
     """
     size = _check(problem, batch_size, linearized=False)
-    full = minimal_sharpness(problem, depth, readout)
-    L, t = full.depth, full.suffix_norm
-    norm = readout_norm(full.readout)
+    net = architecture(problem, depth, readout, "the minimal sharpness")
+    L, norm = net.depth, net.norm
+    full, t = flattest_minimizer(problem, net)
     if size == problem.samples:
-        lower = value = upper = full.exact
+        lower = value = upper = full
     elif L == 1:
         top = SecondMoment(_rows(problem), norm**2 * np.eye(problem.rank), size).top()
         lower, value, upper = top.value, top.value, top.upper
@@ -207,7 +213,7 @@ def minimal_stochastic_sharpness(
         lower, value, upper, tau = flattest(family, float(np.log(t)), tolerance)
         t = float(np.exp(tau))
     return MinimalStochasticSharpness(
-        lower, value, upper, size, L, t, problem.optimum.reshape(-1, 1), full.readout
+        lower, value, upper, size, L, t, problem.optimum_columns, net.readout
     )
 
 
@@ -250,7 +256,7 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
     check_fits(problem, network)
     weights, readout = host_arrays(network)
     product, *backward = backward_products(weights, readout)
-    missed = float(problem.gap(product))
+    missed = float(problem.gap(as_map(product)))
     if not missed <= AT_MINIMUM**2 * problem.zero_gap:
         raise InputError(
             f"the network is not at a minimizer: its risk is {missed:.3g} above R_min. Train it "

@@ -30,20 +30,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from deeplin.errors import InputError, positive_number, validated
+from deeplin.dynamics.optimizer import stability_limit
+from deeplin.errors import InputError, positive_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem, fit
-from deeplin.theory.architecture import (
-    Architecture,
-    architecture,
-    is_white,
-    numerical_rank,
-    root,
-    stability_limit,
-)
-from deeplin.theory.minimizers import balanced_factors
+from deeplin.problems.linear_maps import as_map
+from deeplin.problems.moments import numerical_rank
+from deeplin.theory.minimizers import Architecture, architecture, balanced_factors, is_white
+from deeplin.theory.roots import root
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class DecayedMinimum:
     """S_λ = λ_max(∇²F), the same at every global minimizer."""
     collapsed: bool
     """Whether the minimizer is the zero network."""
-    product: Float[np.ndarray, "d q"] = field(repr=False)
-    """Θ, the map of the minimizer (transposed, as `Problem.optimum`)."""
+    product: Float[np.ndarray, "*q d"] = field(repr=False)
+    """The map of the minimizer, in the shape of `Problem.optimum`."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     certified: bool = True
     """Whether no network has a smaller objective for certain. This is always so for one output,
@@ -79,10 +75,10 @@ class DecayedMinimum:
 
     def attaining(self, hidden: int | None = None) -> Network:
         """Return the minimizer with hidden layers of this width and equal singular values."""
-        return balanced_factors(self.product, self.depth, hidden, self.readout)
+        columns = np.atleast_2d(self.product).T
+        return balanced_factors(columns, self.depth, hidden, self.readout)
 
 
-@validated
 def decayed_minimum(
     problem: Problem, depth: int, weight_decay: float, readout: ArrayLike | None = None
 ) -> DecayedMinimum:
@@ -193,7 +189,7 @@ def _assemble(
     problem: Problem, net: Architecture, decay: float, product: np.ndarray, certified: bool
 ) -> DecayedMinimum:
     L = net.depth
-    risk = float(problem.risk(product))
+    risk = float(problem.risk(as_map(product)))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
     # remove parts that are zero up to rounding: (1e-17)^{2/L} is not small
     singular = singular[: numerical_rank(singular, max(product.shape))]
@@ -204,7 +200,7 @@ def _assemble(
         risk=risk,
         sharpness=_sharpness(problem, net, decay, product),
         collapsed=not np.any(product),
-        product=product,
+        product=as_map(product),
         readout=net.readout,
         certified=certified,
     )
@@ -218,7 +214,8 @@ def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.nd
     """
     L, norm = net.depth, net.norm
     if not np.any(product):
-        pull = float(np.linalg.norm(problem.value_and_gradient(product)[1], ord=2))
+        slope = np.atleast_2d(problem.value_and_gradient(as_map(product))[1])
+        pull = float(np.linalg.norm(slope, ord=2))
         return 2 * decay + (norm * pull if L == 2 else 0.0)
     if problem.outputs > 1:
         # unused hidden units add blocks with the eigenvalues 0 and 4λ
@@ -226,7 +223,7 @@ def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.nd
         top = float(sharpness(problem, balanced_factors(product, L, width)).value) + 2 * decay
         return top if L == 1 else max(top, 4 * decay)
     if isinstance(problem, GeneralizedLinearProblem):
-        H, w = problem.curvature_at(product), product[:, 0]
+        H, w = problem.curvature_at(product[:, 0]), product[:, 0]
     else:
         H = np.diag(2 * problem.spectrum.eigenvalues)
         w = problem.spectrum.vectors.T @ product[:, 0]
@@ -374,7 +371,7 @@ class LossPath(RidgePath):
 
     def __init__(self, problem: GeneralizedLinearProblem, depth: int):
         self.problem, self.depth = problem, depth
-        zero = np.zeros((problem.dimension, 1))
+        zero = np.zeros(problem.dimension)
         self.pull = float(np.linalg.norm(problem.value_and_gradient(zero)[1]))
         self.level = float(np.linalg.eigvalsh(problem.curvature_at(zero))[-1])
         self.most = problem.zero_gap
@@ -393,12 +390,12 @@ class LossPath(RidgePath):
             ridge=mu,
             start=None if near is None else self._points[near][1],
         )
-        w = problem.coordinates.theta(found.coordinates)
+        w = problem.coordinates.theta(found.coordinates)[:, 0]
         N, H = float(np.linalg.norm(w)), problem.curvature_at(w)
         solved = np.linalg.solve(H + 2 * mu * np.eye(len(H)), w)
         fall = 2 * mu * float(np.sum(w * solved)) / N**2 if N > 0 else 1.0
         self.level = max(self.level, float(np.linalg.eigvalsh(H)[-1]))
-        point = Point(mu, N, problem.zero_gap - float(problem.gap(w)), fall, w[:, 0])
+        point = Point(mu, N, problem.zero_gap - float(problem.gap(w)), fall, w)
         self._points[mu] = point, found.coordinates
         return point
 

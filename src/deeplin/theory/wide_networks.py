@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -23,8 +22,8 @@ from deeplin.markup import html_table
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Population, Problem
-from deeplin.theory.architecture import root
 from deeplin.theory.benign_overfitting import require_interpolation, unseen_trace
+from deeplin.theory.roots import root
 
 LAZY, RICH = 0.01, 1.0
 """Squared relative motion of the layers below which a network is lazy, and above which rich."""
@@ -303,13 +302,12 @@ def wide_limit(
     """
     n, q = problem.rank, problem.outputs
     eye = np.eye(n + q)
-    with jax.enable_x64(True):
-        layers = (np.sqrt(a2) * eye[:, :n], *[eye] * (depth - 2), np.sqrt(b2) * eye[n:])
-        network = Network(layers)
-        small = in_coordinates(problem, problem.spectrum.vectors)
-        goal = 1e-12 * problem.zero_gap
-        run = gradient_flow(small, network, gap=goal, keep_weights=False, rtol=1e-8, atol=1e-12)
-        end = [np.asarray(layer) for layer in run.network.weights]
+    layers = (np.sqrt(a2) * eye[:, :n], *[eye] * (depth - 2), np.sqrt(b2) * eye[n:])
+    network = Network(layers)
+    small = in_coordinates(problem, problem.spectrum.vectors)
+    goal = 1e-12 * problem.zero_gap
+    run = gradient_flow(small, network, gap=goal, keep_weights=False, rtol=1e-8, atol=1e-12)
+    end = [np.asarray(layer) for layer in run.network.weights]
     return product(layers[1:]), product(end[1:])
 
 

@@ -1,21 +1,24 @@
 """Learning-rate advice, simulated trials, training, predictions and diagnosis of data sets."""
 
-from deeplin.compatibility import moved
-from deeplin.training.advice import Advice, TrainingSpec, Trials, advise, try_starts
-from deeplin.training.critical_rate import CriticalRate, empirical_critical_rate
-from deeplin.training.diagnosis import Diagnosis, diagnose
-from deeplin.training.recipe import (
+from deeplin.training._train import (
     Prediction,
     Verdict,
-    default_width,
     descend,
     judge,
     predict,
     starting_network,
     train,
 )
-
-__getattr__ = moved(__name__)
+from deeplin.training.diagnosis import Diagnosis, diagnose
+from deeplin.training.learning_rate import (
+    Advice,
+    TrainingSpec,
+    Trials,
+    advise,
+    separated_classes,
+)
+from deeplin.training.measured_rate import CriticalRate, empirical_critical_rate
+from deeplin.training.trials import advise_start, try_starts
 
 __all__ = [
     "Advice",
@@ -26,12 +29,13 @@ __all__ = [
     "Trials",
     "Verdict",
     "advise",
-    "default_width",
+    "advise_start",
     "descend",
     "diagnose",
     "empirical_critical_rate",
     "judge",
     "predict",
+    "separated_classes",
     "starting_network",
     "train",
     "try_starts",

@@ -5,127 +5,139 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, seed_number, validated, whole_number
+from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
-from deeplin.report import text
-from deeplin.tables.formats import Column
-from deeplin.tables.preparation import Preparation
+from deeplin.tables.preparation import Column, Preparation
 from deeplin.tables.reading import Reading, read_data
 from deeplin.theory.small_initialization import scale_of_layers
-from deeplin.training.advice import TRIED_STARTS, Advice, TrainingSpec, Trials, advise, try_starts
-from deeplin.training.evaluation import (
-    Overfitting,
+from deeplin.training import text
+from deeplin.training.learning_rate import Advice, TrainingSpec, advise
+from deeplin.training.overfitting import Overfitting, estimate_overfitting
+from deeplin.training.scores import (
+    LeftOutScores,
     Score,
-    best_map,
     class_indices,
     cross_validate,
-    estimate_overfitting,
-    r_squared,
     r_squared_left_out,
     scores_on_training,
 )
+from deeplin.training.trials import advise_start, has_biases, require_initialization
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DEPTHS = (2, 3, 5, 10, 20, 40)
+DEFAULT_DEPTH = 3
 DRAWS = 20
 """Number of random initializations that must all satisfy FM-A2 at the reported scale."""
 ILL_CONDITIONED = 1e4
 """Λ/λ above which descent needs more steps to converge than the default of `train` (20 000)."""
-LARGE_TARGET = 1e3
-"""Root mean square of the targets above which, or below the inverse of which, common starts are
-far from the solution."""
 DEPENDENCE_THRESHOLD = 1e-3
 """Eigenvalue of the correlation matrix below which inputs count as nearly dependent."""
 PARTICIPATION_THRESHOLD = 0.1
 """Squared entry in the eigenvector from which an input counts as one of the dependent inputs."""
-
-
-@dataclass(frozen=True)
-class Standardized:
-    """Condition number, advice and trials when every column has mean zero and variance one."""
-
-    condition_number: float
-    advice: tuple[Advice, ...] = field(repr=False)
-    trials: tuple[Trials, ...]
+LARGEST_CORRELATION = 2000
+"""Most inputs among which nearly dependent ones are looked for."""
 
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """Results of the theory and of a few simulated runs on a data set, as numbers and as text."""
+    """Learning rates for a data set, and how well linear maps predict it; numbers and text."""
 
-    samples: int
-    dimension: int
-    rank: int
-    condition_number: float
-    """Λ/λ of Σ̂, over the nonzero eigenvalues; also for classes, that of the inputs alone."""
-    smallest_eigenvalue: float
-    largest_eigenvalue: float
-    alignment: float | None
-    """a = ŵᵀΣ̂ŵ; defined for one target."""
-    optimum_norm: float
-    """‖w*‖; infinite where the risk has no minimizer."""
-    minimal_risk: float
-    zero_risk: float
-    """R_0, the risk of predicting zero."""
-    task: str
-    """`regression` or `classification`."""
-    loss: str
-    """The name of the loss; `own` if it was passed as functions."""
-    prepared: str
-    """The form of the table that the rates are for: `as it is`, `centered` (means subtracted) or
-    `standardized`."""
-    targets: tuple[str, ...]
-    classes: tuple[Any, ...]
-    """The sorted classes of the target; () for a regression."""
-    r_squared: dict[str, float]
-    """1 − R_min/Var(y) of each target: the fraction of its variance that a linear map explains."""
-    r_squared_left_out: dict[str, float]
-    """The same for least squares on rows left out one at a time; empty where it is undefined."""
-    scores: tuple[Score, ...]
-    """For classes: accuracy and log-loss of logistic regression and of a constant on the rows."""
-    scores_left_out: tuple[Score, ...]
-    """The same on rows left out by cross-validation."""
-    width: int
-    """Hidden width of the simulated starts and of the initialization scales."""
+    reading: Reading
+    """The problem, its preparation, and notes on how the table was read."""
     optimizer: TrainingSpec
     advice: tuple[Advice, ...]
-    """The closed-form learning rates for each depth, with remarks."""
-    trials: tuple[Trials, ...]
-    """Results of simulated starts at the first and the last depth."""
-    alone: dict[str, tuple[Advice, ...]]
-    """With several targets, the advice for a separate network for each of them."""
-    eigenvalues: np.ndarray
-    optimum: dict[str, float | list[float]]
-    """w* by the name of the input; for several outputs, a list with one number per output."""
+    """The rate to use and the critical rate for each depth, with the simulated starts."""
+    initialization: str | None
+    """The kind of start that the rates are for; None: small starts, without simulation."""
+    biases: bool
+    """Whether the simulated networks have biases."""
+    width: int
+    """Hidden width of the simulated starts and of the initialization scales."""
+    readout: np.ndarray | None
     seed: int
     """Seed of the simulated starts."""
-    scale_obstacle: str | None
-    """Why no initialization scale satisfies FM-A2, if none does; training may work regardless."""
-    standardized: Standardized | None
-    """Results for the standardized table, if training on the table as it is would be slow."""
-    dependent: tuple[str, ...]
-    """Inputs that are nearly linearly dependent."""
+    scores: tuple[Score, ...]
+    """R² of least squares for each target; for classes, accuracy and log-loss of scikit-learn's
+    `LogisticRegression()` and of a constant, on the rows of the table."""
+    left_out: LeftOutScores | None
+    """The same on rows left out; None where it is undefined."""
+    alone: dict[str, tuple[Advice, ...]]
+    """With several targets, the closed-form advice for a separate network for each of them."""
     overfitting: Overfitting | None
     """Effective ranks and errors of the minimum-norm interpolant, if d > n."""
     notes: tuple[str, ...]
     """How the table was read and prepared, and remarks on it."""
 
     @property
-    def depths(self) -> pd.DataFrame:
-        """Table with one row per depth: FM-T2 bounds, S_min, S_bal, learning rates, scale."""
-        import pandas as pd  # imported here because it takes a third of a second
+    def problem(self) -> Problem:
+        """The problem that the rates are for: that of the table as it was prepared."""
+        return self.reading.problem
 
-        return pd.DataFrame(self._rows)
+    @property
+    def learning_rate(self) -> float | list[float]:
+        """The rate to use; a list with one for each depth if there are several."""
+        rates = [it.learning_rate for it in self.advice]
+        return rates[0] if len(rates) == 1 else rates
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The sorted classes of the target; () for a regression."""
+        return () if self.problem.classes is None else tuple(self.problem.classes.tolist())
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return self.reading.targets
+
+    @cached_property
+    def eigenvalues(self) -> np.ndarray:
+        """The nonzero eigenvalues of Σ̂, largest first; also for classes, those of the inputs."""
+        return _spectrum(self.problem)
+
+    @property
+    def condition_number(self) -> float:
+        """Λ/λ of Σ̂, over the nonzero eigenvalues."""
+        return float(self.eigenvalues[0] / self.eigenvalues[-1])
+
+    @cached_property
+    def dependent(self) -> tuple[str, ...]:
+        """The inputs that are nearly linearly dependent, if the problem is ill-conditioned."""
+        return _dependent(self.reading) if self.condition_number > ILL_CONDITIONED else ()
+
+    @property
+    def optimum(self) -> dict[str, float | list[float]]:
+        """w* by the name of the input; for several outputs a list; {} without a minimizer."""
+        if not self.problem.has_minimizer:
+            return {}
+        columns = self.problem.optimum_columns
+        weights = columns[:, 0] if self.problem.outputs == 1 else columns
+        return dict(zip(self.reading.inputs, weights.tolist(), strict=True))
+
+    @property
+    def r_squared(self) -> dict[str, float]:
+        """1 − R_min/Var(y) of each target: the fraction of its variance that a linear map
+        explains; {} for classes and other losses."""
+        return {it.target: it.linear for it in self.scores if it.measure == "R²"}
+
+    @property
+    def r_squared_left_out(self) -> dict[str, float]:
+        """The same for least squares on rows left out one at a time; {} where it is undefined."""
+        found = self.left_out.scores if self.left_out else ()
+        return {it.target: it.linear for it in found if it.measure == "R²"}
+
+    @cached_property
+    def scale_obstacle(self) -> str | None:
+        """Why no initialization scale satisfies FM-A2, if none does; training may work anyway."""
+        return _scale_obstacle(self.problem, self.readout)
 
     @cached_property
     def scales(self) -> tuple[float | None, ...]:
@@ -133,14 +145,33 @@ class Diagnosis:
         if self.scale_obstacle is not None:
             return (None,) * len(self.advice)
         shape = self.width, self.seed
-        return tuple(admissible_scale(self.dimension, it.depth, *shape) for it in self.advice)
+        d = self.problem.dimension
+        return tuple(admissible_scale(d, it.depth, *shape) for it in self.advice)
+
+    @cached_property
+    def raw(self) -> tuple[Advice, ...]:
+        """The advice for the columns as they are, if they were standardized and kept; else ()."""
+        problem = _as_it_was(self.reading)
+        if problem is None or self.readout is not None:
+            return ()
+        options: dict[str, Any] = {"width": self.width, "biases": self.biases, "seed": self.seed}
+        return tuple(
+            advise_start(problem, it.depth, self.initialization, self.optimizer, **options)
+            for it in self.advice
+        )
+
+    @property
+    def depths(self) -> pd.DataFrame:
+        """Table with one row per depth: FM-T2 bounds, S_min, S_bal, learning rates, scale."""
+        import pandas as pd  # imported here because it takes a third of a second
+
+        rows = self._rows
+        return pd.DataFrame([{k: v for k, v in row.items() if k in text.HEADINGS} for row in rows])
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
-        named = ("depth", "lower", "minimal_sharpness", "upper", "balanced_sharpness")
         return [
-            {name: getattr(it, name) for name in (*named, "critical_learning_rate")}
-            | {"suggested_learning_rate": it.learning_rate, "largest_scale": scale}
+            asdict(it) | {"largest_scale": scale}
             for it, scale in zip(self.advice, self.scales, strict=True)
         ]
 
@@ -155,7 +186,7 @@ class Diagnosis:
         return text.summary(self)
 
     def __repr__(self) -> str:
-        size = f"{self.samples} samples of {self.dimension} inputs"
+        size = f"{self.problem.samples} samples of {self.problem.dimension} inputs"
         depths = ", ".join(str(it.depth) for it in self.advice)
         return f"<Diagnosis of {size}, depth {depths}: {self.answer}>"
 
@@ -174,23 +205,57 @@ class Diagnosis:
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values: infinite numbers become strings, missing ones null."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        over = self.overfitting
-        over = over and asdict(over) | {"verdict": over.verdict}
-        values |= {"depths": self._rows, "overfitting": over}
-        return plain_values(values | {"answer": self.answer, "summary": self.summary})
+        problem, over, left = self.problem, self.overfitting, self.left_out
+        single = problem.outputs == 1 and problem.has_minimizer
+        values = {
+            "learning_rate": self.learning_rate,
+            "answer": self.answer,
+            "depths": self._rows,
+            "initialization": self.initialization,
+            "biases": self.biases,
+            "width": self.width,
+            "optimizer": self.optimizer,
+            "seed": self.seed,
+            "task": self.reading.task,
+            "loss": problem.loss if isinstance(problem.loss, str) else "own",
+            "prepared": self.reading.preparation.kind,
+            "targets": self.targets,
+            "classes": self.classes,
+            "samples": problem.samples,
+            "dimension": problem.dimension,
+            "rank": len(self.eigenvalues),
+            "eigenvalues": self.eigenvalues,
+            "condition_number": self.condition_number,
+            "alignment": problem.alignment if single else None,
+            "optimum": self.optimum,
+            "optimum_norm": problem.optimum_norm if problem.has_minimizer else math.inf,
+            "minimal_risk": problem.minimal_risk,
+            "zero_risk": problem.zero_risk,
+            "r_squared": self.r_squared,
+            "r_squared_left_out": self.r_squared_left_out,
+            "scores": self.scores,
+            "scores_left_out": left.scores if left else (),
+            "alone": self.alone,
+            "overfitting": over and asdict(over) | {"verdict": over.verdict},
+            "dependent": self.dependent,
+            "scale_obstacle": self.scale_obstacle,
+            "summary": self.summary,
+            "notes": self.notes,
+        }
+        return plain_values(values)
 
 
-@validated
 def diagnose(
     problem: Any,
     y: Any = None,
-    depths: int | Iterable[int] | None = None,
+    depth: int | Iterable[int] | None = None,
     *,
     target: str | Sequence[str] | None = None,
     task: str = "auto",
+    standardize: bool = True,
     optimizer: TrainingSpec | None = None,
     initialization: str | None = "torch",
+    biases: bool = True,
     readout: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
@@ -200,109 +265,101 @@ def diagnose(
 ) -> Diagnosis:
     """Determine which learning rates work on this problem, for each depth and kind of start.
 
-    For every depth, compute the exact S_min (X-2, X-7, X-14, X-17), S_bal (X-3), the critical
-    learning rate of the optimizer and the advised rate for small starts; for one target, also the
-    bounds of FM-T2 and the largest scale of a Gaussian initialization that satisfies FM-A2. At the
-    first and the last depth, simulate training from some starts of the kind `initialization` (see
-    `try_starts`; None: no simulation). With more inputs than samples, also estimate the cost of
-    interpolation.
+    The rate to use comes from simulated training: some starts of the kind `initialization` (see
+    `try_starts`), with the biases that PyTorch draws unless `biases` is false. Beside it stands the
+    critical learning rate of the optimizer, in closed form (X-2, X-7, X-14, X-17, X-38). With more
+    inputs than samples, also estimate the cost of interpolation.
 
     Pass a table (a DataFrame or a file) with its `target`, or inputs X and targets y; both are read
-    with `read_problem` as a regression or a classification (`task`) with an intercept. Or pass a
-    `Problem`, or the result of `read_problem`, followed by the depth or depths.
+    with `read_problem` as a regression or a classification (`task`) with an intercept, and every
+    column is standardized unless `standardize` is false. Or pass a `Problem`, or the result of
+    `read_problem`, which are taken as they are.
+
+    Args:
+        problem: a table, inputs X, a `Problem`, or a `Reading`.
+        y: the targets of inputs X.
+        depth: the number of layers, or several of them; default: 3.
+        target: the name of the target in a table, or of several.
+        task: "regression", "classification" or "auto".
+        standardize: whether to standardize the columns of a table.
+        optimizer: the optimizer and the loss.
+        initialization: the kind of start; None for small starts, without simulation.
+        biases: whether the simulated networks have the biases of `torch.nn.Linear`.
+        readout: a fixed read-out p; then nothing is simulated.
+        names: the names of the inputs of a `Problem`.
+        targets: the names of the targets of a `Problem`.
+        notes: sentences to add to those on the table.
+        width: the hidden width; default: that of the inputs, at most 32.
+        seed: the seed of the simulated starts.
+
+    Returns:
+        A `Diagnosis`; its `learning_rate` is the number on the screen.
 
     ```python
-    import deeplin as dl, jax, numpy as np, pandas as pd
-    jax.config.update("jax_enable_x64", True)
+    import deeplin as dl, numpy as np, pandas as pd
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "y"])
-    report = dl.diagnose(frame, depths=3, target="y")
-    print(report)
+    report = dl.diagnose(frame, target="y")
+    print(report.learning_rate, report)
     ```
     """
-    if initialization not in (None, *TRIED_STARTS):
-        raise InputError(f"init is {initialization!r}; pass one of {', '.join(TRIED_STARTS)}.")
-    if depths is None and (target is not None or isinstance(problem, Problem | Reading)):
-        y, depths = None, y
+    require_initialization(initialization)
+    if depth is None and (target is not None or isinstance(problem, Problem | Reading)):
+        y, depth = None, y
     if not isinstance(problem, Problem | Reading):
-        problem = read_data(problem, y, target, task=task)
+        scaled = {"standardize": standardize, "scale_targets": standardize}
+        problem = read_data(problem, y, target, task=task, **scaled)
     reading = problem if isinstance(problem, Reading) else _unprepared(problem, names, targets)
-    problem, labels, columns = reading.problem, reading.inputs, reading.targets
+    problem, columns = reading.problem, reading.targets
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
-    if isinstance(depths, int):
-        depths = (depths,)
+    given = DEFAULT_DEPTH if depth is None else depth
     layer_counts = [
-        whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)
+        whole_number("each depth", L) for L in ((given,) if isinstance(given, int) else given)
     ]
     if not layer_counts:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
     spec = optimizer or TrainingSpec()
     kind = None if readout is not None else initialization
-
-    def simulate(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
-        """Return trials at the first and the last depth."""
-        if kind is None:
-            return ()
-        ends = {it.depth: it for it in (advice[0], advice[-1])}.values()
-        options = {"width": hidden, "seed": seed}
-        return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
-
-    advice = tuple(advise(problem, L, spec, readout=readout) for L in layer_counts)
-    classes = () if problem.classes is None else tuple(problem.classes.tolist())
+    options: dict[str, Any] = {"width": width, "biases": biases, "readout": readout, "seed": seed}
     squared = problem.loss == "squared"
-    w = best_map(problem)
-    weights = w[:, 0].tolist() if problem.outputs == 1 else w.tolist()
-    eigenvalues = _spectrum(problem)
-    centered = _is_centered(problem)
-    explained, left_out, trained = {}, None, ()
-    if classes:
-        trained = scores_on_training(problem, columns)
-        left_out = cross_validate(problem, reading.preparation, seed=seed)
+    rows = reading.rows
+    centered = _is_centered(rows)
+    trained, left = (), None
+    if problem.classes is not None:
+        trained = scores_on_training(rows, columns)
+        left = cross_validate(rows, reading.preparation, seed=seed)
     elif squared:
-        explained = dict(zip(columns, r_squared(problem).tolist(), strict=True))
-    left = r_squared_left_out(problem, centered=centered) if squared else None
+        trained = scores_on_training(problem, columns)
+        left = _one_at_a_time(rows, columns, centered=centered)
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
-    dependent, other = _standardized(problem, labels, eigenvalues)
-    better = None
-    if other is not None and readout is None:
-        ends = dict.fromkeys((advice[0].depth, advice[-1].depth))
-        its = tuple(advise(other, L, spec) for L in ends)
-        better = Standardized(_condition(_spectrum(other)), its, simulate(other, its))
     return Diagnosis(
-        samples=problem.samples,
-        dimension=problem.dimension,
-        rank=len(eigenvalues),
-        condition_number=_condition(eigenvalues),
-        smallest_eigenvalue=float(eigenvalues[-1]),
-        largest_eigenvalue=float(eigenvalues[0]),
-        alignment=problem.alignment if problem.outputs == 1 and problem.has_minimizer else None,
-        optimum_norm=problem.optimum_norm if problem.has_minimizer else math.inf,
-        minimal_risk=problem.minimal_risk,
-        zero_risk=problem.zero_risk,
-        task=reading.task,
-        loss=problem.loss if isinstance(problem.loss, str) else "own",
-        prepared=reading.preparation.kind,
-        targets=tuple(columns),
-        classes=classes,
-        r_squared=explained,
-        r_squared_left_out=({} if left is None else dict(zip(columns, left.tolist(), strict=True))),
-        scores=trained,
-        scores_left_out=() if left_out is None else left_out.scores,
-        width=hidden,
+        reading=reading,
         optimizer=spec,
-        advice=advice,
-        trials=simulate(problem, advice),
-        alone={} if not squared else _advice_for_each_target(problem, columns, layer_counts, spec),
-        eigenvalues=eigenvalues,
-        optimum=dict(zip(labels, weights, strict=True)),
+        advice=tuple(advise_start(problem, L, kind, spec, **options) for L in layer_counts),
+        initialization=kind,
+        biases=biases and has_biases(kind),
+        width=hidden,
+        readout=None if readout is None else np.asarray(readout, float),
         seed=seed_number(seed),
-        scale_obstacle=_scale_obstacle(problem, readout),
-        standardized=better,
-        dependent=dependent,
+        scores=trained,
+        left_out=left,
+        alone={} if not squared else _advice_for_each_target(problem, columns, layer_counts, spec),
         overfitting=_overfitting(reading, centered) if interpolates and squared else None,
         notes=(*reading.notes, *notes),
     )
+
+
+def _one_at_a_time(
+    problem: Problem, targets: Sequence[str], *, centered: bool
+) -> LeftOutScores | None:
+    """Return R² of least squares on rows left out one at a time, or None if undefined."""
+    values = r_squared_left_out(problem, centered=centered)
+    if values is None:
+        return None
+    pairs = zip(targets, values.tolist(), strict=True)
+    found = tuple(Score("R²", name, value, 0.0) for name, value in pairs)
+    return LeftOutScores("one row left out at a time", found)
 
 
 def _unprepared(
@@ -320,6 +377,22 @@ def _unprepared(
     return Reading(problem, plain, ())
 
 
+def _as_it_was(reading: Reading) -> Problem | None:
+    """Return the problem before its columns were divided by their deviations, if rows are kept.
+
+    For amounts the means stay subtracted, as an intercept does it.
+    """
+    problem, prepared = reading.problem, reading.preparation
+    if not prepared.standardized or problem.inputs is None or problem.targets is None:
+        return None
+    d = len(prepared.inputs)
+    X = problem.inputs[:, :d] * prepared.scale[:d]
+    if problem.classes is None:
+        return Problem.from_data(X, problem.target_columns * prepared.scale[d:])
+    X = np.hstack([X + prepared.center[:d], problem.inputs[:, d:]])
+    return Problem.from_data(X, problem.classes[class_indices(problem)], problem.loss)
+
+
 def _spectrum(problem: Problem) -> np.ndarray:
     """Return the nonzero eigenvalues of Σ̂, largest first; for classes, those of the inputs."""
     if problem.loss == "squared":
@@ -329,60 +402,31 @@ def _spectrum(problem: Problem) -> np.ndarray:
     return singular[singular > np.finfo(float).eps * max(X.shape) * singular[0]] ** 2 / len(X)
 
 
-def _condition(eigenvalues: np.ndarray) -> float:
-    return float(eigenvalues[0] / eigenvalues[-1])
-
-
 def _is_centered(problem: Problem) -> bool:
     """Return whether the means of inputs and targets are zero up to rounding."""
     if problem.inputs is None or problem.targets is None:
         return False
-    parts = (problem.inputs, problem.targets)
+    parts = (problem.inputs, problem.target_columns)
     return all(
         np.all(np.abs(part.mean(axis=0)) <= 1e-8 * np.abs(part).max(axis=0)) for part in parts
     )
 
 
-def _standardized(
-    problem: Problem, labels: Sequence[str], eigenvalues: np.ndarray
-) -> tuple[tuple[str, ...], Problem | None]:
-    """Return nearly dependent inputs, and the standardized problem if training on this one is slow.
-
-    Both come from the second moments, which stay accurate when columns are rescaled.
-    """
-    d = problem.dimension
-    if problem.loss != "squared" and problem.classes is None:
-        return (), None
-    size = math.sqrt(problem.target_moment / problem.outputs)
-    fine = _condition(eigenvalues) <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
-    if fine or d > min(problem.samples, 2000):
-        return (), None
+def _dependent(reading: Reading) -> tuple[str, ...]:
+    """Return the inputs with large entries in a direction of nearly zero correlation."""
+    problem, d = reading.problem, reading.problem.dimension
+    if d > min(problem.samples, LARGEST_CORRELATION):
+        return ()
     moments = problem.second_moments
-    if problem.inputs is not None and problem.targets is not None:
-        rows = np.hstack([problem.inputs, problem.targets])
-        moments = np.cov(rows, rowvar=False, bias=True)
+    if problem.inputs is not None:
+        moments = np.cov(problem.inputs, rowvar=False, bias=True)
     assert moments is not None
-    variance = np.diag(moments)
-    varies = variance[:d] > 0
-    scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-    table = moments / np.outer(scale, scale)
-    correlations = table[:d, :d][np.ix_(varies, varies)]
-    values, vectors = np.linalg.eigh(correlations)
+    moments = np.atleast_2d(moments)[:d, :d]
+    varies = np.diag(moments) > 0
+    size = np.sqrt(np.diag(moments)[varies])
+    values, vectors = np.linalg.eigh(moments[np.ix_(varies, varies)] / np.outer(size, size))
     involved = (vectors[:, 0] ** 2 >= PARTICIPATION_THRESHOLD) & (values[0] < DEPENDENCE_THRESHOLD)
-    dependent = tuple(np.array(labels)[varies][involved].tolist())
-    targets = variance[d:] if problem.classes is None else []
-    if np.allclose([*variance[:d][varies], *targets], 1.0, rtol=1e-6):
-        return dependent, None  # already standardized
-    if problem.classes is not None:
-        X, _ = problem.require_data("standardizing")
-        X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # keep constant columns
-        return dependent, Problem.from_data(
-            X, problem.classes[class_indices(problem)], problem.loss
-        )
-    cross = table[:d, d:][varies]
-    cross = cross[:, 0] if problem.single_target else cross
-    other = Problem.from_moments(correlations, cross, table[d:, d:], problem.samples)
-    return dependent, other if other.optimum_norm > 0 else None
+    return tuple(np.array(reading.inputs)[varies][involved].tolist())
 
 
 def _advice_for_each_target(

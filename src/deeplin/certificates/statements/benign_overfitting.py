@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import math
 
-import jax
 import numpy as np
 
 from deeplin.certificates.context import Context
+from deeplin.certificates.curvature import directional
 from deeplin.certificates.registry import (
     CATALOGUE,
     Check,
     Hypothesis,
     NotApplicable,
+    is_open,
+    ratio,
     statement,
+    tolerance,
     value,
 )
-from deeplin.networks import linear_risk
+from deeplin.networks import products
 from deeplin.networks.products import squared_distance
+from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import Factored
 from deeplin.theory.benign_overfitting import (
     RiskBound,
@@ -100,8 +104,9 @@ def _eigenvectors(covariance) -> np.ndarray | None:
 def interpolant(context: Context) -> Check:
     """Check that Θ_min interpolates: XΘ_min = Y."""
     X, Y = context.problem.require_data("the minimum-norm interpolant")
-    residual = np.linalg.norm(X @ context.problem.optimum.reshape(len(X.T), -1) - Y)
-    return Check(residual, 0.0, scale=np.linalg.norm(Y))
+    residual = np.linalg.norm(X @ context.problem.optimum_columns - Y)
+    size = np.linalg.norm(Y)
+    return Check(residual, 0.0, scale=size, subtracted=size, condition=context.condition)
 
 
 @statement("BO-L4.3")
@@ -169,28 +174,17 @@ def perpetual_bound(context: Context) -> Check:
     return value(context.bound[-1], "B")
 
 
-def _product_rate(quadratic, network):
-    """Return dΘ/dt under dW/dt = −∇R, by differentiating the product only."""
-    slope = jax.grad(linear_risk, argnums=1)(quadratic, network)
-    weights = jax.tree.map(lambda leaf: -leaf, slope.weights)
-
-    def product(layers):
-        return type(network)(layers, network.readout).product
-
-    return jax.jvp(product, (network.weights,), (weights,))[1]
-
-
-_product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
-
-
 @statement("BO-L4.4", Context.stays_finite)
 def product_rate(context: Context) -> Check:
-    """Check the formula against automatic differentiation, at the start and at the end."""
-    n, shape = context.problem.samples, (context.batch, context.widths[0], -1)
-    errors, sizes = [], []
-    for record, network in ((0, context.run.initial), (-1, context.run.network)):
-        rate = np.asarray(_product_rates(context.problem.quadratic, network.with_batch()))
-        difference = rate.reshape(shape) + _pulled_back(context, record)
+    """Compare the formula with the derivative of the product, at the start and at the end."""
+    n, errors, sizes = context.problem.samples, [], []
+
+    def product(layers):
+        return products.product(layers, context.readout)
+
+    for record, layers in ((0, context.initial), (-1, context.final)):
+        slopes = [-slope for slope in context.gradients_at(record)]
+        difference = directional(product, layers, slopes) + _pulled_back(context, record)
         errors.append(n * np.linalg.norm(difference, axis=(-1, -2)))
         norms = context.singular_values[record]
         others = [np.prod(np.delete(norms, k, axis=-1), axis=-1) for k in range(context.depth)]
@@ -230,7 +224,9 @@ def _perpendicular_below(context: Context, right, where=True) -> Check:
     """Check ‖Θ_⊥(t)‖ ≤ right along a flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
     size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     after, slack = context.later & where, context.flow_tolerance
-    return Check(context.perpendicular_norm, right, where=after, slack=slack, scale=size)
+    known = {"subtracted": size, "condition": context.condition}
+    found = context.perpendicular_norm
+    return Check(found, right, where=after, slack=slack, scale=size, **known)
 
 
 @statement("E-4", Context.under_flow, Context.wide_data)
@@ -251,12 +247,14 @@ def perpendicular_from_first_layer(context: Context) -> Check:
     return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
 
 
-@statement("BO-L5.4", Context.stays_finite, Context.wide_data)
+@statement("BO-L5.4", Context.stays_finite, Context.by_gradients, Context.wide_data)
 def first_layer_beside_data(context: Context) -> Check:
     """Check descent and flow: gradients of W_1 have their rows in the span of the data."""
     change = context.problem.spectrum.orthogonal_part((context.weights[0] - context.initial[0]).mT)
     sizes = context.layer_norms[..., 0]
-    return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
+    size = np.maximum(sizes, sizes[:1])
+    known = {"subtracted": size, "condition": context.condition}
+    return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=size, **known)
 
 
 @statement("BO-L5.5", Context.under_flow)
@@ -294,15 +292,14 @@ def _start_of_the_loss(context: Context) -> np.ndarray:
 
 
 def _wide(context: Context) -> dict[str, Hypothesis]:
-    """Return the hypothesis m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
+    """Return the hypothesis m ≥ c(d + q + log(1/δ)) with the open constant c."""
     needed = context.problem.dimension + context.problem.outputs - np.log(context.constants.delta)
-    enough = Hypothesis(context.width, "≥", (context.constants.c or 1.0) * needed)
-    return {"m ≥ c(d + q + log(1/δ))": enough}
+    return {"m ≥ c(d + q + log(1/δ))": Hypothesis(context.width, "≥", needed, constant=True)}
 
 
 @statement("BO-LB.1", _wide)
 def singular_values_at_start(context: Context) -> list[Check]:
-    """Check all four bounds, as ratios of at most 2."""
+    """Report the factor by which the largest of the four ratios exceeds 2; c is open."""
     names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
     nonzero = [scale > 0 for scale in context.scales for _ in range(2)]
     rows = zip(_spread(context), names, nonzero, strict=True)
@@ -345,19 +342,35 @@ def decay_as_long_as_lazy(context: Context) -> Check:
 
 
 def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
-    """Check ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
-    factor = np.exp(-_decay_rate(context) * context.time)
+    """Check ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start.
+
+    With an open constant among the hypotheses, report the factor by which the rate is too large, at
+    records where the loss is more than rounding.
+    """
+    rate, met = _decay_rate(context) * context.time, context.under_flow() | hypotheses
+    if context.constants.c is None and any(map(is_open, hypotheses.values())):
+        known = context.known_loss(context.problem.samples)
+        where = where & context.later & (context.loss > tolerance(0.0, **known))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reached = np.log(context.loss[:1] / context.loss)
+        slow = np.where(reached > 0, ratio(rate, reached), np.inf)
+        part = "rate of the loss: smallest factor"
+        return value(slow, part, where=where, hypotheses=met)
     details = {"where": context.later & where, "slack": context.flow_tolerance}
-    met = context.under_flow() | hypotheses
-    return context.loss_below(factor, "rate of the loss", hypotheses=met, **details)
+    return context.loss_below(np.exp(-rate), "rate of the loss", hypotheses=met, **details)
 
 
 @statement("BO-LB.5")
 def stays_lazy(context: Context) -> Check:
-    """Check the lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
+    """Report the lazy distance over 1/(2L), under the conditions of BO-P5.2 and its decay.
+
+    With the caller's c it is judged.
+    """
     conditions: dict = _good(context) | _start_conditions(context)
     decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
-    known = np.finfo(float).eps * context.target_norm**2
+    known = tolerance(
+        decay, slack=context.flow_slack, **context.known_loss(context.problem.samples)
+    )
     conditions["the loss decays as in BO-LB.4"] = np.all(context.loss <= decay + known, axis=0)
     met, later = context.under_flow() | conditions, context.later[..., None]
     least = 1 / (2 * context.depth)
@@ -365,9 +378,9 @@ def stays_lazy(context: Context) -> Check:
 
 
 def _start_conditions(context: Context) -> dict[str, Hypothesis]:
-    """Return the conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
+    """Return the conditions of BO-P5.2 on m, β and α with the open constant c."""
     problem, L = context.problem, context.depth
-    c, chance = context.constants.c or 1.0, np.log(problem.samples / context.constants.delta)
+    chance = np.log(problem.samples / context.constants.delta)
     alpha, beta = context.scales
     X, sigma = context.input_norm, context.smallest_singular
     spread = (L * alpha * X * context.input_frobenius) ** 2 * problem.outputs * chance
@@ -375,15 +388,15 @@ def _start_conditions(context: Context) -> dict[str, Hypothesis]:
         enough = spread / (beta**2 * sigma**4)
     large = max(1.0, np.sqrt(L * X * context.target_norm) / sigma)
     return _wide(context) | {
-        "m large enough for L, α and X": Hypothesis(context.width, "≥", c * enough),
-        "β large enough": Hypothesis(beta, "≥", c * large),
+        "m large enough for L, α and X": Hypothesis(context.width, "≥", enough, constant=True),
+        "β large enough": Hypothesis(beta, "≥", large, constant=True),
         "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
     }
 
 
 @statement("BO-P5.2", Context.identity_middle)
 def convergence(context: Context) -> list[Check]:
-    """Check all parts; part 2 as corrected, over subsets of layers with the first (E-19)."""
+    """Report the constants of all parts; part 2 over subsets of layers with the first (E-19)."""
     conditions = _start_conditions(context)
     flow, start = context.under_flow() | conditions, _start_of_the_loss(context)
     bound, size = context.bound_with_first[-1], _printed_bound(context)
@@ -420,7 +433,7 @@ def printed_bound_on_all_subsets(context: Context) -> list[Check]:
 @statement("E-24", Context.identity_middle)
 def printed_bound_on_the_product(context: Context) -> Check:
     """Report the required c: an interpolating map has at least the norm of Θ_min on the data."""
-    least = np.linalg.norm(context.problem.optimum.reshape(context.problem.dimension, -1), 2)
+    least = np.linalg.norm(context.problem.optimum_columns, 2)
     conditions = context.under_flow() | _start_conditions(context)
     return context.with_constant(least, _printed_bound(context), hypotheses=conditions)
 
@@ -429,8 +442,8 @@ def split_of_interpolator(context: Context) -> RiskSplit:
     """Return the risk and its parts for the interpolator Θ_min + Θ_⊥ nearest to the trained map."""
     population, problem = context.require_population(), context.problem
     context.wide_data()
-    optimum = problem.optimum.reshape(population.optimum.shape)
-    return risk_split(problem, population, optimum + context.perpendicular[-1])
+    ends = as_map(problem.optimum_columns + context.perpendicular[-1])
+    return risk_split(problem, population, ends)
 
 
 @statement("BO-risk", Context.stays_finite)
@@ -438,8 +451,8 @@ def excess_risk(context: Context) -> Check:
     """Report the risk of the trained map, which is between 0 and λ_1‖Θ − Θ*‖²."""
     population = context.require_population()
     theta = context.backward[0][-1]
-    most = population.spectrum[0] * squared_distance(theta - population.optimum)
-    return Check(population.risk(theta), most, "Risk ≤ λ_1‖Θ − Θ*‖²")
+    most = population.spectrum[0] * squared_distance(theta - population.optimum_columns)
+    return Check(population.risk(as_map(theta)), most, "Risk ≤ λ_1‖Θ − Θ*‖²")
 
 
 @statement("BO-L4.1", Context.stays_finite, Context.wide_data)
@@ -469,7 +482,7 @@ def risk_parts(context: Context) -> list[Check]:
 
 @statement("BO-T3.1")
 def interpolation_risk(context: Context) -> list[Check]:
-    """Judge bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
+    """Report the constants of bias, variance, Ξ from ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
     split = split_of_interpolator(context)
     context.require_tail()
     population, n = context.require_population(), context.problem.samples
@@ -484,38 +497,47 @@ def interpolation_risk(context: Context) -> list[Check]:
     along = hypotheses | context.under_flow()
     return [
         *_terms(context, split, bound, hypotheses),
-        context.with_constant(split.xi, by_path.xi, "Ξ by ∫√ℒ", hypotheses=along),
+        context.with_constant(
+            split.xi, by_path.xi, "Ξ by ∫√ℒ", subtracted=context.risk_rounding, hypotheses=along
+        ),
     ]
 
 
 def _terms(context: Context, split: RiskSplit, bound: RiskBound, hypotheses: dict) -> list[Check]:
-    """Judge bias, variance and Ξ, each with its own smallest c, and the total."""
+    """Report the constants of bias, variance and Ξ, each its own, and of the total."""
     rows = (
         (split.bias, bound.bias, "bias"),
         (split.noise, bound.variance, "variance"),
         (split.xi, bound.xi, "Ξ"),
         (split.total, bound.total, "total"),
     )
-    return [context.with_constant(*row, hypotheses=hypotheses) for row in rows]
+    known = {"subtracted": context.risk_rounding, "hypotheses": hypotheses}
+    return [context.with_constant(*row, **known) for row in rows]
 
 
 def _enough_samples(context: Context) -> dict:
-    """Return the hypothesis n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
+    """Return the hypothesis n ≥ c·max(r_0, k, log(1/δ)) with the open constant c."""
     first = effective_ranks(context.require_population().spectrum).small[0]
     needed = max(first, context.require_tail().k, -math.log(context.constants.delta))
-    enough = Hypothesis(context.problem.samples, "≥", (context.constants.c or 1.0) * needed)
+    enough = Hypothesis(context.problem.samples, "≥", needed, constant=True)
     return {"n ≥ c·max(r_0, k, log(1/δ))": enough}
 
 
 @statement("BO-T3.2", Context.identity_middle)
 def random_start_risk(context: Context) -> list[Check]:
-    """Judge bias, variance, Ξ as printed and corrected, and the total, from the start alone."""
+    """Report the constants of bias, variance, Ξ as printed and corrected, and of the total."""
     split = split_of_interpolator(context)
     hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
     printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
     return [
         *_terms(context, split, printed, hypotheses),
-        context.with_constant(split.xi, corrected.xi, "Ξ corrected (E-19)", hypotheses=hypotheses),
+        context.with_constant(
+            split.xi,
+            corrected.xi,
+            "Ξ corrected (E-19)",
+            subtracted=context.risk_rounding,
+            hypotheses=hypotheses,
+        ),
     ]
 
 
@@ -535,9 +557,8 @@ def _start_bound(context: Context, corrected: bool) -> RiskBound:
 
 
 def _random_start(context: Context) -> dict:
-    """Return the conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
-    population, constants = context.require_population(), context.constants
-    c, delta = constants.c or 1.0, constants.delta
+    """Return the conditions of BO-T3.2 on α, β and m with the open constant c."""
+    population, delta = context.require_population(), context.constants.delta
     alpha, beta = context.scales
     n, L, q = context.problem.samples, context.depth, population.outputs
     largest, s_0 = population.spectrum[0], np.sum(population.spectrum)
@@ -551,18 +572,18 @@ def _random_start(context: Context) -> dict:
     return {
         "gradient flow": context.is_flow,
         "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
-        "β large enough": Hypothesis(beta, "≥", c * large),
-        "width m large enough": Hypothesis(context.width, "≥", c * wide),
+        "β large enough": Hypothesis(beta, "≥", large, constant=True),
+        "width m large enough": Hypothesis(context.width, "≥", wide, constant=True),
     }
 
 
 @statement("BO-C3.4")
 def spike_risk(context: Context) -> Check:
-    """Judge with the α and β of the proof: β of BO-T3.2, α so small that Ξ is of lower order."""
+    """Report c with the α and β of the proof: β of BO-T3.2, α so small that Ξ is of lower order."""
     population, n = context.require_population(), context.problem.samples
     k, epsilon = context.require_spike()
     context.identity_middle()
-    split, d, c = split_of_interpolator(context), population.dimension, context.constants.c or 1.0
+    split, d = split_of_interpolator(context), population.dimension
     bound = spike_bound(population, n, delta=context.constants.delta)
     rare = -math.log(context.constants.delta)
     start = _start_bound(context, corrected=False)
@@ -570,8 +591,10 @@ def spike_risk(context: Context) -> Check:
         "α so small that Ξ is of lower order": Hypothesis(
             start.xi, "≤", start.bias + start.variance
         ),
-        "d ≥ cn": Hypothesis(d, "≥", c * n),
-        "n ≥ c·max(k + εd, log(1/δ))": Hypothesis(n, "≥", c * max(k + epsilon * d, rare)),
+        "d ≥ cn": Hypothesis(d, "≥", n, constant=True),
+        "n ≥ c·max(k + εd, log(1/δ))": Hypothesis(
+            n, "≥", max(k + epsilon * d, rare), constant=True
+        ),
     }
     return context.with_constant(split.total, bound, hypotheses=context.interpolates() | conditions)
 
@@ -581,12 +604,12 @@ def follows_interpolant(context: Context) -> Check:
     """Compare with the interpolant: the difference is the part Ξ due to Θ_⊥, benign or not."""
     split = split_of_interpolator(context)
     population = context.require_population()
-    least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
+    least = population.risk(context.problem.optimum)
     apart = np.abs(np.sqrt(split.total) - math.sqrt(least))
     return Check(apart, np.sqrt(split.xi), scale=np.sqrt(split.total))
 
 
-@statement("BO-mod-id", Context.stays_finite, Context.identity_middle)
+@statement("BO-mod-id", Context.stays_finite, Context.by_gradients, Context.identity_middle)
 def modified_identity(context: Context) -> Check:
     """Check networks that copy the input to the first d units and read the last q."""
     d, q, m = context.widths[0], context.widths[-1], context.widths[1]
@@ -594,4 +617,6 @@ def modified_identity(context: Context) -> Check:
     same = m == d + q and np.all(context.initial[0] == eye[:, :d])
     if not same or np.any(context.initial[-1] != eye[d:]) or context.readout is not None:
         raise NotApplicable("for the modified identity of width d + q")
-    return Check(context.perpendicular_norm, 0.0, scale=context.problem.optimum_norm)
+    size = context.problem.optimum_norm + np.prod(context.singular_values, axis=-1)
+    known = {"subtracted": size, "condition": context.condition}
+    return Check(context.perpendicular_norm, 0.0, scale=size, **known)

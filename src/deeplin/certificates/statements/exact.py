@@ -7,14 +7,16 @@ that each row names, except parts named `measured`, which are reported and not j
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from deeplin.certificates.context import Context
+from deeplin.certificates.context import AT_MINIMIZER, Context
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.certificates.statements.benign_overfitting import split_of_interpolator
+from deeplin.certificates.statements.flat_minima import settles, stability_threshold
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
@@ -32,10 +34,11 @@ from deeplin.theory.critical_rate import (
     parallel_sharpness,
     sam_sharpness_limit,
 )
-from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
+from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness, minimal_trace
 from deeplin.theory.modes import balanced_mode, balanced_orbit, time_to_reach, two_layer_flow
 from deeplin.theory.ridgeless import ridgeless_risk
 from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
+from deeplin.theory.unseen_directions import added_risk
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
 from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 
@@ -43,6 +46,8 @@ Bound = Callable[[np.ndarray, int], np.ndarray]
 """Squared singular values of U from those of P_XΘ, for the start of a run."""
 RADII = np.geomspace(1e-4, 0.999, 120)
 """Distances ρ at which the hypothesis of X-31 is tested."""
+MANY = 30
+"""Runs from which on the mean over starts is compared with its law (X-35)."""
 
 
 def _has_solution(context: Context) -> None:
@@ -60,7 +65,7 @@ def _has_minimizer(context: Context) -> None:
         raise NotApplicable("for Θ* ≠ 0; the minimizer is zero")
 
 
-@statement("X-1", Context.ends_in_minimizer)
+@statement("X-1", Context.full_width, Context.ends_in_minimizer)
 def exact_sharpness(context: Context) -> Check:
     """Compare with certified Lanczos on the full Hessian, at the end of the run."""
     exact, other = context.exact_sharpness, context.certified_sharpness
@@ -80,7 +85,7 @@ def balanced_limit(context: Context) -> list[Check]:
     problem, L = context.problem, context.depth
     balanced = balanced_sharpness(problem, L)
     widths = (problem.dimension, *[1] * L)  # rank-one layers need no more
-    network = initialize.rank_one(problem.optimum.reshape(-1), L, widths=widths)
+    network = initialize.rank_one(problem.optimum, L, widths=widths)
     measured = sharpness(problem, network, method="exact").value
     return [
         Check(measured, balanced, "balanced minimizer", equality=True),
@@ -88,7 +93,7 @@ def balanced_limit(context: Context) -> list[Check]:
     ]
 
 
-@statement("X-7")
+@statement("X-7", Context.full_width)
 def minimal_sharpness_of_several(context: Context) -> list[Check]:
     """Check as for X-2, with the bracket of FM-T2 extended to several outputs."""
     if context.problem.outputs == 1:
@@ -97,7 +102,7 @@ def minimal_sharpness_of_several(context: Context) -> list[Check]:
     return _attained(context) + context.minimal_bracket()
 
 
-@statement("X-8", _has_solution)
+@statement("X-8", _has_solution, Context.full_width)
 def least_trace(context: Context) -> list[Check]:
     """Check that it is attained, and that the end of the run is not below it."""
     minimal = minimal_trace(context.problem, context.depth)
@@ -121,13 +126,13 @@ def _decayed(context: Context) -> list[Check]:
     """Check F and S_λ of the network that attains the minimum, and F at both sides of the jump."""
     problem, L = context.problem, context.depth
     critical = critical_weight_decay(problem, L).value
-    zero = np.zeros((problem.dimension, 1))
+    zero = np.zeros(problem.dimension)
     pull = float(np.linalg.norm(problem.value_and_gradient(zero)[1])) / 2
     z = decayed_minimum(problem, L, (critical if L > 1 else pull) / 4)
     network = z.attaining(hidden=1)
     layers, _ = host_arrays(network)
     at_zero = problem.minimal_risk + problem.zero_gap
-    risk = problem.risk(products.product(layers))
+    risk = problem.risk(np.asarray(network.product))
     cost = risk + z.weight_decay * sum(np.sum(layer**2) for layer in layers)
     top = sharpness(problem, network, method="lanczos", tolerance=1e-10)
     checks = [
@@ -242,7 +247,7 @@ def decayed_loss(context: Context) -> list[Check]:
     return _decayed(context)
 
 
-@statement("X-17", _has_minimizer)
+@statement("X-17", _has_minimizer, Context.full_width)
 def minimal_sharpness_of_softmax(context: Context) -> list[Check]:
     """Check that it is between its bounds, attained, and not above the end of the run."""
     if context.problem.outputs == 1:
@@ -308,8 +313,7 @@ def _flattest_measured(context: Context) -> float:
 
 def _narrowest(context: Context, rates: np.ndarray | None = None) -> Network:
     """Return the flattest minimizer with hidden layers as wide as the rank of Θ* requires."""
-    rank = int(np.linalg.matrix_rank(context.problem.spectrum.coordinates))
-    return context.minimal.attaining(hidden=rank, rates=rates)
+    return context.minimal.attaining(hidden=context.optimum_rank, rates=rates)
 
 
 def _subspaces(context: Context) -> list[np.ndarray]:
@@ -340,7 +344,7 @@ def _subspaces(context: Context) -> list[np.ndarray]:
     return bases
 
 
-@statement("X-4", Context.stays_finite)
+@statement("X-4", Context.stays_finite, Context.by_gradients)
 def exact_reduction(context: Context) -> Check:
     """Check orthogonal middle layers, under descent, momentum and flow, at every record."""
     last = np.eye(context.widths[-1])
@@ -356,7 +360,9 @@ def exact_reduction(context: Context) -> Check:
         left.append(np.linalg.norm(outside, axis=(-1, -2)))
         sizes.append(context.layer_norms[..., k] + context.layer_norms[:1, :, k])
     left, scale = (np.stack(parts, axis=-1) for parts in (left, sizes))
-    return Check(left, 0.0, scale=scale, slack=context.flow_slack)
+    grown = (context.condition * context.amplification)[:, None]
+    known = {"subtracted": scale, "condition": grown, "slack": context.flow_slack}
+    return Check(left, 0.0, scale=scale, **known)
 
 
 @statement("X-5", Context.identity_middle)
@@ -366,13 +372,15 @@ def reduced_width(context: Context) -> Check:
     return value(float(min(context.width, needed)), "r")
 
 
-@statement("X-6", Context.stays_finite, Context.wide_data)
+@statement("X-6", Context.stays_finite, Context.by_gradients, Context.wide_data)
 def minimum_norm_condition(context: Context) -> Check:
     """Check Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X), which stays 0 if N = 0."""
     reached = np.linalg.norm(context.unseen_first @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
     scale = np.prod(context.layer_norms, axis=-1)
-    return Check(context.perpendicular_norm, reached * above, scale=scale, slack=context.flow_slack)
+    grown = context.condition * context.amplification
+    known = {"subtracted": scale, "condition": grown, "slack": context.flow_slack}
+    return Check(context.perpendicular_norm, reached * above, scale=scale, **known)
 
 
 def _seen(context: Context) -> np.ndarray:
@@ -552,9 +560,12 @@ def descent(context: Context) -> list[Check]:
     change = context.perpendicular - context.perpendicular[:1]
     moved = np.linalg.norm(change, axis=(-2, -1))
     size = np.linalg.norm(context.unseen_first, 2, axis=(-2, -1))
+    terms = np.linalg.norm(context.backward[0], axis=(-2, -1)) + context.problem.optimum_norm
+    known = {"subtracted": terms, "condition": context.condition}
     # with every step recorded the norms along the run replace ω, and Σ η√ℒ is known
     largest = np.max(context.singular_values, axis=0)
     factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
+    along = size * np.array(factor) * context.path
     every = np.all(np.diff(context.times) <= 1)
     recorded = plain | {"every step recorded": every}
     summed = {"Σ η√ℒ recorded": every or "path" in context.run.records}
@@ -562,11 +573,18 @@ def descent(context: Context) -> list[Check]:
     stability = 2 * context.input_norm**2 * step * _start_stiffness(ends, context.depth)
     return [
         value(stability, "measured: bound of η·λ_max at the start"),
-        Check(np.sqrt(np.sum(squares, axis=0)), near, "(a) distance", hypotheses=local),
+        Check(
+            np.sqrt(np.sum(squares, axis=0)),
+            near,
+            "(a) distance",
+            hypotheses=local,
+            subtracted=np.sqrt(np.sum(context.layer_norms**2, axis=-1)),
+            condition=context.condition,
+        ),
         context.loss_below((1 - rate) ** power, "(b) loss", hypotheses=local),
         Check(context.path, path, "(c) Σ η√ℒ", hypotheses=local | summed),
-        Check(moved, size * growth, "(d) Θ_⊥", hypotheses=local),
-        Check(moved, size * factor * context.path, "(d) by measured norms", hypotheses=recorded),
+        Check(moved, size * growth, "(d) Θ_⊥", hypotheses=local, **known),
+        Check(moved, along, "(d) by measured norms", hypotheses=recorded, **known),
         _from_zero(context, ends, step, plain),
     ]
 
@@ -628,7 +646,7 @@ def best_possible(context: Context) -> list[Check]:
     """Check the interpolator nearest to the trained map; no start can have a smaller risk."""
     split = split_of_interpolator(context)
     population, problem = context.require_population(), context.problem
-    least = population.risk(problem.optimum.reshape(population.optimum.shape))
+    least = population.risk(problem.optimum)
     parts = least + split.xi + split.cross
     checks = [
         Check(split.total, parts, "the two parts of Θ_⊥", equality=True, scale=parts + least),
@@ -637,4 +655,89 @@ def best_possible(context: Context) -> list[Check]:
     if population.spectrum[-1] > 0:
         best = population.risk(best_interpolant(problem, population))
         checks.append(Check(best, split.total, "the best interpolator"))
+    return checks
+
+
+def _bottleneck(context: Context) -> None:
+    if context.narrowest >= context.optimum_rank:
+        raise NotApplicable(
+            f"for a hidden layer narrower than the rank of Θ*, {context.optimum_rank}; the "
+            f"narrowest has width {context.narrowest}"
+        )
+    if not context.reachable.unique:
+        raise NotApplicable(f"for one best product of rank {context.narrowest}; here are several")
+
+
+@statement("X-34", _bottleneck)
+def behind_a_bottleneck(context: Context) -> Check:
+    """Check the whole Hessian at the end, by Lanczos: it has a part with the residual.
+
+    A product at the distance x from Θ_r (`_from_best_product`) is GΘ_rH on the data, with G and H
+    within about x of the identity, and the network is that close to a minimizer. This
+    changes the part of the Hessian without the residual by 4xS, and the part with it by
+    (L−1) max_{j<k}Π_{l≠j,k}‖W_l‖ times the change of 2(Θ − Θ*)Σ̂, at most 2√Λ x(s_r + 2s_{r+1}); up
+    to terms of order x².
+    """
+    problem, r = context.problem, context.narrowest
+    away, values = _from_best_product(context)
+    met = context.ends_in_reachable_minimizer()
+    met["its product is the best of its rank"] = Hypothesis(away, "≤", AT_MINIMIZER)
+    least, top, slack = np.nan, np.nan, 0.0
+    if np.any(np.all([each.met() for each in met.values()], axis=0)):
+        least = minimal_sharpness(problem, context.depth, width=r).lower
+        top = _largest_sharpness(context)
+        others = np.prod(np.sort(context.singular_values[-1], axis=-1)[..., 2:], axis=-1)
+        residual = 2 * np.sqrt(problem.largest_eigenvalue) * (values[r - 1] + 2 * values[r])
+        slack = 1.1 * away * (4 + (context.depth - 1) * others * residual / top)
+    return Check(least, top, "S_min ≤ S", slack=slack, hypotheses=met)
+
+
+def _largest_sharpness(context: Context) -> np.ndarray:
+    """Return an upper bound of S at the end that is tight to its error, (batch,)."""
+    return context.certified_sharpness.value + context.certified_sharpness.error
+
+
+def _from_best_product(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return ‖(Θ − Θ_r)Σ̂^{1/2}‖_F/s_r at the end, (batch,), and the values s of Θ*Σ̂^{1/2}."""
+    problem, r = context.problem, context.narrowest
+    eigenvalues, vectors, coordinates = problem.spectrum
+    roots, left = np.sqrt(eigenvalues)[:, None], problem.truncation(r).left
+    optimum = roots * coordinates
+    values = np.linalg.svd(optimum, compute_uv=False)
+    missing = roots * (vectors.T @ context.backward[0][-1]) - optimum @ left.T @ left
+    with np.errstate(invalid="ignore"):
+        away = np.linalg.norm(missing, axis=(-2, -1)) / values[r - 1]
+    return away, values
+
+
+def _unseen_inputs(context: Context) -> None:
+    problem = context.problem
+    if problem.rank == problem.dimension:
+        raise NotApplicable("for rank X < d; these data span all inputs")
+    if problem.rank == 0:
+        raise NotApplicable("for nonzero inputs")
+
+
+@statement("X-35", _unseen_inputs, Context.by_gradients, Context.stays_finite)
+def added_by_the_start(context: Context) -> list[Check]:
+    """Check ‖B_1‖², the law in units of σ² tr((I−P)Σ), against the sharpness and the rate.
+
+    The first bound holds at every network: the Hessian has the block 2B_1ᵀB_1⊗Σ̂ of the first layer.
+    """
+    law = np.sum(context.backward[1][-1] ** 2, axis=(-2, -1))
+    rank = min(context.narrowest, context.problem.outputs)
+    unit = rank / (2 * context.problem.largest_eigenvalue)
+    checks = [Check(law, unit * _largest_sharpness(context), "by sharpness")]
+    if context.run.learning_rate is not None and not context.is_flow:
+        with suppress(NotApplicable):
+            bound, met = unit * stability_threshold(context), settles(context)
+            known: Any = {"slack": 4 * context.slack, "hypotheses": met}
+            checks.append(Check(law, bound, "by the learning rate", **known))
+    if context.population is not None and context.batch >= MANY:
+        found = added_risk(context.problem, context.run, context.population)
+        apart = found.measured - found.law
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = abs(np.mean(apart)) / (np.std(apart, ddof=1) / np.sqrt(context.batch))
+        part = "measured: standard errors between the mean over starts and the law"
+        checks.append(value(float(np.nan_to_num(errors)), part))
     return checks

@@ -9,14 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from scipy.special import chdtr, ndtr
 
 from deeplin.certificates.context import AT_MINIMIZER, Context
+from deeplin.certificates.curvature import LinearHessian, directional
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, linear_gradient, linear_risk
+from deeplin.networks import Network, linear_risk, products
 from deeplin.networks.products import imbalance, layer_gradients, squared_distance
+from deeplin.problems.linear_maps import as_map
 from deeplin.theory.critical_rate import logistic_descent
 from deeplin.theory.minimizers import (
     balanced_sharpness,
@@ -47,17 +48,81 @@ _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)
 
 
 @statement("FM-grad", Context.stays_finite)
-def gradients(context: Context) -> Check:
-    """Compare the closed form with automatic differentiation, at the start and at the end."""
+def gradients(context: Context) -> list[Check]:
+    """Compare the closed form with derivatives of the risk, and with the steps of descent."""
+    squared = context.problem.loss == "squared"
+    checks = [_along_directions(context, False) if squared else _by_autodiff(context)]
+    if context.consecutive.any():
+        checks.append(_steps(context))
+    return checks
+
+
+DIRECTIONS = 3
+"""Random directions along which derivatives of the risk are compared."""
+
+
+def _along_directions(context: Context, residual: bool) -> Check:
+    """Compare ⟨∇R, D⟩ with the derivative of the risk along D, at the start and at the end.
+
+    With `residual` the risk is a function of the branches V_k = W_k − I.
+    """
+    rng, identity = np.random.default_rng(0), np.eye(context.widths[0]) if residual else 0.0
+    errors, sizes = [], []
+
+    def gap(branches):
+        layers = [identity + branch for branch in branches]
+        return context.problem.gap(as_map(products.product(layers, context.readout)))
+
+    for record, layers in ((0, context.initial), (-1, context.final)):
+        branches = [layer - identity for layer in layers]
+        gradients = context.gradients_at(record)
+        for _ in range(DIRECTIONS):
+            moves = [rng.normal(size=layer.shape[1:]) for layer in layers]
+            moves = [move / np.linalg.norm(move) for move in moves]
+            pairs = zip(gradients, moves, strict=True)
+            closed = sum(np.sum(slope * move, axis=(-1, -2)) for slope, move in pairs)
+            errors.append(np.abs(directional(gap, branches, moves) - closed))
+            sizes.append(np.sum(context.gradient_scale[record], axis=-1))
+    error, size = (np.stack(parts, axis=-1)[None] for parts in (errors, sizes))
+    return Check(error, 0.0, "derivatives", scale=size)
+
+
+def _by_autodiff(context: Context) -> Check:
+    """Compare with automatic differentiation, for losses other than the squared one."""
     errors, sizes = [], []
     for record, network in ((0, context.run.initial), (-1, context.run.network)):
-        measured = _autodiff(context.problem.objective, network.with_batch()).weights
-        for k, layer in enumerate(measured):
-            closed = context.backward[k + 1][record] @ context.forward[k][record].mT
+        measured = _autodiff(context.problem.device_risk, network.with_batch()).weights
+        for k, (layer, closed) in enumerate(
+            zip(measured, context.gradients_at(record), strict=True)
+        ):
             errors.append(np.linalg.norm(np.asarray(layer) - closed, axis=(-1, -2)))
             sizes.append(context.gradient_scale[record, :, k])
-    error, size = (np.stack(list(parts), axis=-1)[None] for parts in (errors, sizes))
-    return Check(error, 0.0, scale=size)
+    error, size = (np.stack(parts, axis=-1)[None] for parts in (errors, sizes))
+    return Check(error, 0.0, "derivatives", scale=size)
+
+
+def _steps(context: Context) -> Check:
+    """Check W_k(t+1) = W_k(t) − η∇_kR between records that are one step of plain descent apart."""
+    rate, below = context.learning_rate[:, None], 1.0
+    bound = context.slope_bound(context.backward[0][:-1])
+    errors, rounding = [], []
+    for k, weight in enumerate(context.weights):
+        v, u = context.backward[k + 1][:-1], context.forward[k][:-1]
+        step = np.diff(weight, axis=0) + rate[..., None] * (v @ u.mT)
+        errors.append(np.linalg.norm(step, axis=(-1, -2)))
+        rounding.append(rate[:, 0] * bound * np.linalg.norm(v, axis=(-1, -2)) * below)
+        below = below * context.singular_values[:-1, :, k]
+    before = ((1, 0), (0, 0), (0, 0))
+    error, size = (np.pad(np.stack(parts, axis=-1), before) for parts in (errors, rounding))
+    return Check(
+        error,
+        0.0,
+        "steps of descent",
+        scale=context.layer_norms,
+        where=context.consecutive[..., None],
+        subtracted=size,
+        condition=context.condition,
+    )
 
 
 @statement("FM-L8", Context.stays_finite)
@@ -136,42 +201,40 @@ STRETCHES = (2.0, 10.0, 100.0)
 """Factors C with which FM-rescale is tested."""
 
 
-@jax.jit
-@partial(jax.vmap, in_axes=(None, 0, 0))
-def _gradient_along(quadratic, network, step):
-    """Return ∇R at the weights moved by `step` (flattened), flattened."""
-    flat, unravel = ravel_pytree(network.weights)
-    moved = Network(unravel(flat + step), network.readout)
-    return ravel_pytree(linear_gradient(quadratic, moved))[0]
-
-
-@statement("FM-sharp")
+@statement("FM-sharp", Context.stays_finite)
 def fastest_change(context: Context) -> list[Check]:
     """Check the change of the gradient along the top eigenvector, and that no modulus is larger.
 
-    The quotient is a central difference of step 1e-5‖W‖: its error, of second order, stays far
-    below the relative slack of 1e-6. Near a minimizer no eigenvalue is below −(error of X-1),
-    since the Hessian is within it of a positive semidefinite matrix.
+    The change is a Hessian-vector product, known like the eigenvalue to the error of Lanczos. The
+    Hessian is within the error of X-1 of a positive semidefinite matrix: where that error is below
+    S, as at a minimizer, no eigenvalue is below −S.
     """
-    top, exact = context.certified_sharpness, context.exact_sharpness
-    size = np.sqrt(np.sum(context.layer_norms[-1] ** 2, axis=-1))
-    step = jnp.asarray(1e-5 * size[:, None] * np.asarray(top.vector))
-    sides = (context.problem.quadratic, context.final_network)
-    change = _gradient_along(*sides, step) - _gradient_along(*sides, -step)
-    quotient = np.linalg.norm(np.asarray(change), axis=1) / (2e-5 * size)
-    value, slack = np.abs(top.value), 1e-6 + top.error / np.abs(top.value)
-    finite, at_minimum = context.stays_finite(), context.ends_in_minimizer()
+    top = context.certified_sharpness
+    change = np.linalg.norm(context.hessian(np.arange(context.batch), top.vector), axis=1)
+    error = top.error / np.maximum(top.scale, np.finfo(float).tiny)
+    lowest = context.hessian.extreme(-1, 0.2)  # far from −S is enough
+    near = {"close enough to a minimizer: error of X-1 ≤ S": context.exact_error <= top.value}
+    met = context.ends_in_minimizer() | near
     part = "along the top eigenvector"
     return [
-        Check(quotient, value, part, equality=True, slack=slack, hypotheses=finite),
-        Check(exact.error, top.value, "no eigenvalue of larger modulus", hypotheses=at_minimum),
+        Check(change, np.abs(top.value), part, equality=True, scale=top.scale, slack=error),
+        Check(
+            -lowest.value - lowest.error,
+            top.value,
+            "no eigenvalue of larger modulus",
+            scale=top.scale,
+            hypotheses=met,
+        ),
     ]
 
 
 @statement("FM-T1", Context.one_target)
 def minimal_sharpness_bracket(context: Context) -> list[Check]:
-    """Check the bracket around the exact value, for p = 1."""
-    return context.minimal_bracket()
+    """Check the bracket around the exact value, for p = 1, and the end of the run."""
+    reached = context.at_minimizer(
+        context.minimal.lower, context.final_sharpness / context.minimal_scale, "S"
+    )
+    return [*context.minimal_bracket(), reached]
 
 
 @statement("FM-T2", Context.one_target)
@@ -197,7 +260,7 @@ def rescaled_minimizers(context: Context) -> list[Check]:
     bound = bound * context.readout_norm ** (1 / context.depth)
     checks = []
     for C in STRETCHES:
-        stretched = Network((C * first, second / C, *rest), network.readout)
+        stretched = Network((C * first, second / C, *rest), readout=network.readout)
         measured = sharpness(context.problem, stretched, method="exact").value
         checks.append(context.at_minimizer(C * bound, measured, f"C = {C:g}"))
     return checks
@@ -208,18 +271,28 @@ def settled_sharpness(context: Context) -> list[Check]:
     """Check the end of a descent run; with momentum β the threshold is (2+2β)/η."""
     if context.run.learning_rate is None:
         raise NotApplicable("for gradient descent")
-    threshold = (2 + 2 * context.run.momentum) / context.learning_rate
+    threshold = stability_threshold(context)
     measured, slack = context.final_sharpness, 4 * context.slack
-    hypotheses = context.ends_in_minimizer()
-    doubtful = (
-        context.bounded & (context.slack <= AT_MINIMIZER) & (measured > threshold * (1 + slack))
-    )
-    hypotheses["the run stayed there long enough to leave it"] = ~doubtful | _settled(context)
+    hypotheses = settles(context)
     minimal = context.minimal.exact * context.minimal_scale
     return [
         Check(minimal, measured, "S_min ≤ S", slack=slack, hypotheses=hypotheses),
         Check(measured, threshold, "S ≤ 2/η", slack=slack, hypotheses=hypotheses),
     ]
+
+
+def stability_threshold(context: Context) -> np.ndarray:
+    """Return (2+2β)/η, above which a minimizer is unstable for descent, (batch,)."""
+    return (2 + 2 * context.run.momentum) / context.learning_rate
+
+
+def settles(context: Context) -> dict[str, Any]:
+    """Return the hypotheses that descent ended in a minimizer, and would have left a sharp one."""
+    hypotheses, slack = context.ends_in_minimizer(), context.slack
+    above = context.final_sharpness > stability_threshold(context) * (1 + 4 * slack)
+    doubtful = context.bounded & (slack <= AT_MINIMIZER) & above
+    hypotheses["the run stayed there long enough to leave it"] = ~doubtful | _settled(context)
+    return hypotheses
 
 
 def _settled(context: Context) -> np.ndarray:
@@ -284,8 +357,8 @@ def _second(context: Context) -> dict[str, Any]:
     """Return the hypotheses of the corollaries about where the flow ends."""
     first, problem = _first(context), context.problem
     context.several_layers()
-    optimum = problem.optimum.reshape(problem.dimension, -1)
-    apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
+    ends = context.backward[0][-1]
+    apart = np.sqrt(squared_distance(ends - problem.optimum_columns))
     late = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": Hypothesis(apart, "≤", problem.optimum_norm / 8)}
     small = _parts("FM-A2", second_assumption(context))
     return first | small | context.ends_in_minimizer() | late
@@ -363,9 +436,11 @@ def exponential_convergence(context: Context) -> list[Check]:
     mu, met = _constant(context, early), _first(context)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = 2 * np.sqrt(context.gap[early] / mu)
+    size = np.sqrt(np.sum(context.layer_norms[early] ** 2, axis=-1))
+    details: dict[str, Any] = {"scale": size + whole, "slack": context.flow_slack}
     return [
         _gap_decays(context, mu, "rate", met, early),
-        Check(_chords(context, early), whole, "path length", hypotheses=met),
+        Check(_chords(context, early), whole, "path length", hypotheses=met, **details),
     ]
 
 
@@ -376,9 +451,8 @@ def _gap_decays(
     elapsed = np.maximum(context.times - context.times[since], 0)[:, None]
     bound = context.gap[since] * np.exp(-rate * elapsed)
     later = (elapsed > 0) & context.moving
-    # a gap along an integrated flow is known to relative errors in Θ, squared
-    slack = context.flow_slack**2 * context.problem.zero_gap / np.maximum(context.gap, bound)
-    return Check(context.gap, bound, part, where=later, slack=slack, hypotheses=hypotheses)
+    known = context.known_loss()
+    return Check(context.gap, bound, part, where=later, hypotheses=hypotheses, **known)
 
 
 def _chords(context: Context, early: int) -> np.ndarray:
@@ -418,7 +492,7 @@ def flat_minimum(context: Context) -> list[Check]:
     ratio = sharpness / context.minimal.exact
     bound = 8 * L * problem.largest_eigenvalue * problem.optimum_norm ** (2 - 2 / L)
     return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack),
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=4 * context.slack),
         Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ"),
         Check(sharpness, bound, "S"),
     ]
@@ -455,6 +529,8 @@ def conserved_end(context: Context) -> list[Check]:
     ]
 
 
+RARE = 1e-9
+"""Probability up to which a statement that holds with high probability is judged on one draw."""
 LEAST_PROBABILITY = 1e-4
 """Smallest probability of a start under a residual initialization at which it counts as one."""
 GRID = np.linspace(0.0, 1.0, 401)[1:]
@@ -523,12 +599,24 @@ def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
 
 @statement("FM-L3", _residual)
 def product_singular_values(context: Context) -> list[Check]:
-    """Check at the smallest admissible u, or else at the u with the least failure bound."""
+    """Check at the smallest admissible u with a negligible chance to fail.
+
+    Without an admissible u the u with the least failure bound is shown.
+    """
     scales, d, L = _scales(context), context.widths[0], context.depth
     ranges = [admissible_range(s, d, L) for s in scales]
-    pairs = zip(scales, ranges, strict=True)
-    u = np.array([least_failure_u(s, d, L) if r is None else r.lower for s, r in pairs])
-    met = {"L, d large enough for an admissible u": [r is not None for r in ranges]}
+    rare = [s * np.sqrt(32 * np.log(8 / RARE) / d) for s in scales]  # 8exp(−du²/(32s²)) = RARE
+    u = np.array(
+        [
+            least_failure_u(s, d, L) if known is None else max(known.lower, least)
+            for s, known, least in zip(scales, ranges, rare, strict=True)
+        ]
+    )
+    ends = [0.0 if known is None else known.upper for known in ranges]
+    met = {
+        "L, d large enough for an admissible u": [known is not None for known in ranges],
+        f"an admissible u fails with probability ≤ {RARE:g}": Hypothesis(u, "≤", np.array(ends)),
+    }
     bounds = product_bounds(scales, d, u)
     ball = np.exp(-2 * np.square(scales) - 4 * u) / 64
     near = (np.max(context.displacement_norms, axis=-1) <= ball)[..., None]
@@ -606,9 +694,16 @@ def _convergence_hypotheses(context: Context) -> dict[str, Any]:
     hypotheses, constants, problem = _residual(context), _constants(context), context.problem
     ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
+    sides = np.concatenate([context.prefix_values[0], context.suffix_values[0]], axis=-2)
+    bounds = product_bounds(_scales(context), context.widths[0], _field(constants, "u"))
+    with np.errstate(invalid="ignore"):
+        inside = (np.max(sides[..., 0], axis=-1) <= bounds.largest) & (
+            np.min(sides[..., 1], axis=-1) >= bounds.smallest
+        )
     return hypotheses | {
         "gradient flow": context.is_flow,
         "L, d large enough for an admissible u": [c is not None for c in constants],
+        "the event of FM-L3 at the start": inside,
         "R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ": Hypothesis(context.gap[0], "≤", allowed),
     }
 
@@ -646,7 +741,7 @@ def residual_flat_minimum(context: Context) -> list[Check]:
     constant = _field(_constants(context), "sharpness_ratio")
     bound = constant * context.problem.condition_number
     return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=met),
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=4 * context.slack, hypotheses=met),
         Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=met),
     ]
 
@@ -678,16 +773,16 @@ def convergence_of_a_draw(context: Context) -> list[Check]:
 
 @statement("X-21", _residual)
 def conditioned_products(context: Context) -> list[Check]:
-    """Check at the start and u = 1.5u_∞; it fails for at most one draw in a hundred if so bounded.
+    """Check at the start and u = 1.5u_∞, where it fails with a negligible chance if so bounded.
 
     A theorem about the law of the start, its expectations by quadrature.
     """
     d, L = context.widths[0], context.depth
     if d < 2:
         raise NotApplicable("for layers of width at least 2")
-    pairs = [(s, 1.5 * least_margin(s, d)) for s in _scales(context)]
-    fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
-    met = {"L large enough: failure ≤ 0.01": Hypothesis(np.array(fails), "≤", 0.01)}
+    pairs = [(s, 1.5 * least_margin(s, d, RARE)) for s in _scales(context)]
+    fails = [sharp_failure_probability(s, d, L, margin, target=RARE) for s, margin in pairs]
+    met = {f"L large enough: failure ≤ {RARE:g}": Hypothesis(np.array(fails), "≤", RARE)}
     M, m = np.array([sharp_product_bounds(s, margin) for s, margin in pairs]).T[..., None]
     values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
     return [
@@ -720,48 +815,30 @@ RATES = (1.0, 10.0, 100.0)
 """Learning rates of Talk-log, relative to 2/smoothness, the largest of the convex theory."""
 
 
-def _residual_risk(quadratic, branches, readout):
-    identity = jnp.eye(branches[0].shape[0])
-    return linear_risk(quadratic, Network([identity + V for V in branches], readout))
-
-
-_branch_gradients = jax.jit(jax.vmap(jax.grad(_residual_risk, argnums=1), in_axes=(None, 0, 0)))
-
-
 @statement("Talk-res", Context.stays_finite, Context.square_layers)
 def residual_form(context: Context) -> Check:
-    """Compare gradients with respect to V by automatic differentiation with those of W."""
-    network = context.final_network
-    branches = tuple(weight - jnp.eye(len(weight[0])) for weight in network.weights)
-    measured = _branch_gradients(context.problem.quadratic, branches, network.readout)
-    errors = []
-    for k, gradient in enumerate(measured):
-        closed = context.backward[k + 1][-1] @ context.forward[k][-1].mT
-        errors.append(np.linalg.norm(np.asarray(gradient) - closed, axis=(-1, -2)))
-    return Check(np.stack(errors, axis=-1)[None], 0.0, scale=context.gradient_scale[-1:])
+    """Compare derivatives with respect to V with the gradients of W."""
+    return _along_directions(context, residual=True)
+
+
+STEPS_OF_LOGISTIC_DESCENT = 2000
+"""Steps after which Talk-log reports the loss."""
 
 
 @statement("Talk-log", Context.one_target)
 def logistic_contrast(context: Context) -> list[Check]:
-    """Check that with the labels sign(Xw*) the loss is below log 2 and decreasing, at every rate.
+    """Report the loss with the labels sign(Xw*) after some steps, relative to that of the zero map.
 
-    Four times the steps must lower the loss. The size of the decrease is not part of the claim:
-    after a large step the loss may be far below 1/(γ²ηt), and then decreases slowly for a long
-    time. Below 1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it need not decrease.
+    The claim is about a limit, and sets no deadline: after a large step the loss can stay large for
+    a long time before it falls. So nothing is judged.
     """
     inputs, _ = context.problem.require_data("the logistic contrast")
     scores = inputs @ context.problem.optimum.reshape(-1)
     rows = np.flatnonzero(scores != 0)[:200]
     data = inputs[rows], np.sign(scores[rows])
-    early, late = (logistic_descent(*data, RATES, steps=steps) for steps in (500, 2000))
-    names = [f"{rate:g} × 2/smoothness" for rate in RATES]
-    return [
-        *(Check(loss, np.log(2.0), name) for name, loss in zip(names, late, strict=True)),
-        *(
-            Check(loss, max(before, 1 / (8 * rate * 2000)), f"{name}, falling")
-            for name, rate, loss, before in zip(names, RATES, late, early, strict=True)
-        ),
-    ]
+    losses = logistic_descent(*data, RATES, steps=STEPS_OF_LOGISTIC_DESCENT)
+    pairs = zip(RATES, losses, strict=True)
+    return [value(loss / np.log(2.0), f"{rate:g} × 2/smoothness") for rate, loss in pairs]
 
 
 RESOLVED = 1e-12
@@ -787,11 +864,15 @@ def descent_lemma(context: Context) -> Check:
     resolved = context.gap[after - 1] > RESOLVED**2 * context.problem.zero_gap
     where = context.consecutive[after] & (rate * largest < 2) & resolved
     scale = context.gap[after - 1] + rate * squares
-    return Check(context.gap[after], promised, where=where, scale=scale)
+    known = context.known_loss()
+    return Check(context.gap[after], promised, where=where, scale=scale, **known)
 
 
 def _sharpness_of_steps(context: Context, after: np.ndarray) -> np.ndarray:
-    """Return the largest sharpness at points of the step before each record, (steps, batch)."""
+    """Return a bound of the sharpness on the step before each record, (steps, batch).
+
+    The largest value at some points, and as much more as it varies between them.
+    """
     shares = np.linspace(0, 1, POINTS)[:, None, None, None, None]
     between = [
         np.nan_to_num((1 - shares) * w[after - 1] + shares * w[after]) for w in context.weights
@@ -800,5 +881,6 @@ def _sharpness_of_steps(context: Context, after: np.ndarray) -> np.ndarray:
     readout = context.readout
     if readout is not None:
         readout = np.tile(readout, (POINTS * len(after), 1))
-    values = sharpness(context.problem, Network(flat, readout)).value
-    return np.max(np.reshape(values, (POINTS, len(after), context.batch)), axis=0)
+    top = LinearHessian(context.problem, flat, readout).extreme(tolerance=1e-3)
+    values = np.reshape(top.value + top.error, (POINTS, len(after), context.batch))
+    return np.max(values, axis=0) + np.ptp(values, axis=0)

@@ -4,10 +4,11 @@ import { extent, format, scale } from "./scales.js";
 import { Drawing } from "./surface.js";
 
 const MARGIN = { left: 50, right: 12, top: 8, bottom: 34 };
+const LABELED = 24; // the top margin with the name of the vertical axis in it
 const FONT = "11px system-ui, sans-serif";
 
 /**
- * A picture: {x: {values, label, log}, y: {log, ends, floor}, curves: [{name, color, values, x?, dash?,
+ * A picture: {x: {values, label, log}, y: {log, ends, floor, label}, curves: [{name, color, values, x?, dash?,
  * width?, dots?}], levels: [{name, color, value, dash?}], ranges: [{name, color, low, high}], verticals:
  * [{name, color, value, dash?}], columns: [{color, from, to}], empty}. Colors are names of the palette,
  * or CSS colors; `empty` is the sentence shown where there is nothing to draw.
@@ -35,9 +36,9 @@ export class Chart extends Drawing {
     this._axes(pen, x, y, width, height, colors);
     pen.save();
     pen.beginPath();
-    pen.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
+    pen.rect(MARGIN.left, this.top, width - MARGIN.left - MARGIN.right, height - this.top - MARGIN.bottom);
     pen.clip();
-    const [top, bottom] = [MARGIN.top, height - MARGIN.bottom];
+    const [top, bottom] = [this.top, height - MARGIN.bottom];
     for (const { color, from, to } of this.picture.columns ?? []) {
       pen.globalAlpha = 0.3;
       pen.fillStyle = paint(color, colors);
@@ -56,6 +57,10 @@ export class Chart extends Drawing {
     this._cursors(pen, x, height, colors);
     pen.restore();
     if (this._isEmpty(y)) this._explain(pen, width, height, colors);
+  }
+
+  get top() {
+    return this.picture.y.label ? LABELED : MARGIN.top;
   }
 
   _isEmpty(y) {
@@ -89,12 +94,12 @@ export class Chart extends Drawing {
     );
     return {
       x: scale(extent(across.length ? across : [0, 1], x.log, 0.02), [MARGIN.left, width - MARGIN.right], x.log),
-      y: scale(up, [height - MARGIN.bottom, MARGIN.top], y.log),
+      y: scale(up, [height - MARGIN.bottom, this.top], y.log),
     };
   }
 
   _axes(pen, x, y, width, height, colors) {
-    const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, height - MARGIN.bottom];
+    const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, this.top, height - MARGIN.bottom];
     pen.font = FONT;
     pen.lineWidth = 1;
     pen.strokeStyle = colors.line;
@@ -116,6 +121,8 @@ export class Chart extends Drawing {
       pen.fillText(tick.label, at, bottom + 5);
     }
     pen.fillText(this.picture.x.label, (left + right) / 2, bottom + 19);
+    pen.textAlign = "left";
+    if (this.picture.y.label) pen.fillText(this.picture.y.label, 6, 4);
     pen.strokeStyle = colors.frame;
     segment(pen, left, bottom, right, bottom);
     segment(pen, left, top, left, bottom);
@@ -125,7 +132,7 @@ export class Chart extends Drawing {
     const { picture } = this;
     const vertical = (value) => {
       const at = x.at(value);
-      if (Number.isFinite(at)) segment(pen, at, MARGIN.top, at, height - MARGIN.bottom);
+      if (Number.isFinite(at)) segment(pen, at, this.top, at, height - MARGIN.bottom);
     };
     pen.setLineDash([]);
     pen.lineWidth = 1;

@@ -11,7 +11,7 @@ const LINE = 17;
 const RESOLUTION = 2;
 const SHOWN = {
   training: ["descent", "network", "data"], phase: ["phase", "descent", "network", "data"], orbits: ["orbits"],
-  wide: ["wide", "population"], double_descent: ["population"], theorems: [],
+  wide: ["wide", "population"], double_descent: ["population"],
 };
 
 /** The settings a page depends on, as one text. */

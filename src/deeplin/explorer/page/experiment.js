@@ -83,8 +83,38 @@ export function train(state, problem) {
   for (let index = 0; index < state.seeds; index++) {
     result.runs.push(trainOne(state, problem, model, index, result));
   }
+  if (model.linear) result.conserved = conservation(model, result.layers.weights);
   if (state.flow && !state.nesterov) result.flow = flowOf(state, problem, model);
   return result;
+}
+
+/** W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, which gradient flow conserves: its largest norm at the start, and its largest change by the end. */
+function conservation({ widths, depth, offsets }, kept) {
+  const [first, last] = [kept[0], kept.at(-1)];
+  let [start, change] = [0, 0];
+  for (let k = 0; k + 1 < depth; k++) {
+    const before = imbalance(first, k, widths, offsets);
+    const after = imbalance(last, k, widths, offsets);
+    start = Math.max(start, norm(before));
+    change = Math.max(change, norm(after.map((value, i) => value - before[i])));
+  }
+  return depth > 1 ? { start, change } : null;
+}
+
+/** W_{k+1}ᵀW_{k+1} − W_kW_kᵀ of neighboring layers (k from 0). */
+function imbalance(weights, k, widths, offsets) {
+  const [inner, middle, outer] = [widths[k], widths[k + 1], widths[k + 2]];
+  const [lower, upper] = [weights.subarray(offsets[k], offsets[k + 1]), weights.subarray(offsets[k + 1], offsets[k + 1] + outer * middle)];
+  const out = new Float64Array(middle * middle);
+  for (let i = 0; i < middle; i++) {
+    for (let j = 0; j < middle; j++) {
+      let sum = 0;
+      for (let a = 0; a < outer; a++) sum += upper[a * middle + i] * upper[a * middle + j];
+      for (let b = 0; b < inner; b++) sum -= lower[i * inner + b] * lower[j * inner + b];
+      out[i * middle + j] = sum;
+    }
+  }
+  return out;
 }
 
 function trainOne(state, problem, model, index, result) {

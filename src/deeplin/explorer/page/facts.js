@@ -1,18 +1,31 @@
 // What runs did, measured from their records: nothing is said about a run that is not computed here.
+import { orbitText } from "./orbits.js";
 import { format } from "./scales.js";
 
 const NEAR = 0.1; // how far from 2/η, relatively, still counts as the edge
 const CHANGED = 1.3; // factor between start and end that counts as growing or falling
 const ROSE = 1.1; // factor above the start that counts as a jump of the risk
+const ROUNDING = 1e-9; // of its value: a smaller change of the risk is rounding
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
+/** Whether the risk rose from one value to the next by more than rounding. */
+export const rises = (before, now) => now > before * (1 + ROUNDING);
+
+/** What the risk does in the second half of a run: "swings" (it also rises), "falls", or "rests" (neither, beyond rounding). */
+export function lateMotion({ gap, risk }) {
+  const values = gap?.length ? gap : risk;
+  const late = values.slice(Math.floor(values.length / 2));
+  if (late.some((value, i) => i > 0 && rises(late[i - 1], value))) return "swings";
+  return rises(late.at(-1), late[0]) ? "falls" : "rests";
+}
+
 /** The facts of every run of a training. */
-export const factsOfRuns = ({ runs, threshold, steps }) => runs.map((run) => factsOf(run, threshold, steps));
+export const factsOfRuns = ({ runs, threshold, steps, linear }) => runs.map((run) => factsOf(run, threshold, steps, linear));
 
 /** The numbers of one run that the sentences below are about; ratios of sharpness are to 2/η. */
-function factsOf(run, threshold, steps) {
+function factsOf(run, threshold, steps, linear) {
   const excess = run.gap?.length ? run.gap : run.risk;
   const { sharpness } = run;
   const late = steps.findIndex((step) => 3 * step >= 2 * steps[sharpness.length - 1]); // the last third of the steps
@@ -30,7 +43,8 @@ function factsOf(run, threshold, steps) {
   return {
     ...facts, lost,
     settled: run.status === "converged",
-    catapult: !lost && facts.rise > ROSE && facts.fall < 0.5,
+    dead: !linear && !lost && facts.final === 0, // no unit is active on any row: every derivative is zero
+    catapult: !lost && facts.rise > ROSE && facts.fall < 0.5 && facts.start > 1 && facts.edge < 1,
     atEdge: !lost && Math.abs(facts.edge - 1) <= NEAR && facts.highest > 0.97,
     above: !lost && facts.edge > 1 + NEAR,
     sharpening: !lost && facts.growth > CHANGED,
@@ -59,7 +73,7 @@ const TRAINING_CLAIMS = {
   }),
   at_edge: (facts) => ({ holds: all(facts, (f) => f.atEdge), text: `the mean of the last third is ${of(facts, "edge")} · 2/η` }),
   catapult: (facts) => ({
-    holds: all(facts, (f) => f.catapult && f.start > 1 && f.edge < 1),
+    holds: all(facts, (f) => f.catapult),
     text: `the risk rose to ${of(facts, "rise")} times its start and fell to ${of(facts, "fall")} of it; the sharpness went from ${of(facts, "start")} to ${of(facts, "edge")} · 2/η`,
   }),
   falls: (facts) => ({ holds: all(facts, (f) => !f.lost && f.rise === 1), text: `the highest risk is ${of(facts, "rise")} times that of the start` }),
@@ -88,11 +102,13 @@ const TRAINING_CLAIMS = {
 const count = (facts, name) => `${facts.filter((fact) => fact[name]).length} of ${facts.length}`;
 const spread = (facts) => Math.max(...facts.map((f) => f.final)) / Math.min(...facts.map((f) => f.final));
 
-const NEAR_INTERPOLANT = 1e-4; // squared distance to Θ_min, relative to its square
-export const atInterpolant = (result) => result.distance < NEAR_INTERPOLANT * result.interpolantNorm ** 2;
+const NEAR_INTERPOLANT = 1e-4; // of ‖Θ_min‖²
+/** ‖Θ_⊥‖²/‖Θ_min‖²: what training never moves, and so how far from Θ_min an interpolating network stays. */
+export const outsideShare = (result) => (result.perpendicularNorm / result.interpolantNorm) ** 2;
+export const atInterpolant = (result) => outsideShare(result) < NEAR_INTERPOLANT;
 
 const wideText = (r) => `excess risk ${format(r.risk)}: ${format(r.risk / r.interpolantRisk)} times that of the interpolant of least norm, ${format(r.risk / r.zeroRisk)} times that of predicting zero`;
-const awayText = (r) => `‖Θ − Θ_min‖² is ${format(r.distance / r.interpolantNorm ** 2)} of ‖Θ_min‖²`;
+const awayText = (r) => `‖Θ_⊥‖² is ${format(outsideShare(r))} of ‖Θ_min‖²`;
 const WIDE_CLAIMS = {
   benign: (r) => ({ holds: r.status === "converged" && r.risk < 1.1 * r.interpolantRisk && r.risk < 0.5 * r.zeroRisk, text: wideText(r) }),
   harmful: (r) => ({ holds: r.status === "converged" && r.risk > r.zeroRisk, text: wideText(r) }),
@@ -100,7 +116,7 @@ const WIDE_CLAIMS = {
   arrives: (r) => ({ holds: r.status === "converged" && atInterpolant(r), text: awayText(r) }),
 };
 
-const periodText = (r) => (r.period ? `period ${r.period}` : r.chosen.mode ? "no period up to 16" : "the mode alone diverges") + ` at ${format(r.chosen.rate / r.critical, 4)} times the critical rate`;
+const periodText = (r) => `${orbitText(r.chosen.mode, r.targets[0])} at ${format(r.chosen.rate / r.critical, 4)} times the critical rate`;
 const ORBIT_CLAIMS = {
   period_two: (r) => ({ holds: r.period === 2, text: periodText(r) }),
   period_four: (r) => ({ holds: r.period === 4, text: periodText(r) }),

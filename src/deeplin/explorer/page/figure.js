@@ -32,7 +32,7 @@ export class Figure {
     return this.heading.textContent;
   }
 
-  /** Show a picture; `legend` is [{name, color, dash, band, solid}], `words` what a screen reader says. */
+  /** Show a picture; `legend` is [{name, color, dash, band, solid, dots}], `words` what a screen reader says. */
   show(picture, { legend = this.legend, title = this.title, words = "" } = {}) {
     this.element.classList.remove("waiting");
     if (title !== this.title) this.heading.textContent = title;
@@ -46,11 +46,12 @@ export class Figure {
 
   recolor() {
     const colors = palette();
-    this.key.replaceChildren(...this.legend.map(({ name, color, dash, band, solid, alpha }) => {
-      const mark = make("i", { className: solid ? "solid" : band ? "band" : "stroke" });
+    this.key.replaceChildren(...this.legend.map(({ name, color, dash, band, solid, alpha, dots }) => {
+      const mark = make("i", { className: solid ? "solid" : band ? "band" : dots ? "dots" : "stroke" });
       const shade = colors[color] ?? color;
       if (alpha) mark.style.opacity = alpha;
       if (band || solid) mark.style.background = shade;
+      else if (dots) mark.style.color = shade;
       else mark.style.borderTop = `2px ${dash ? (dash[0] < 4 ? "dotted" : "dashed") : "solid"} ${shade}`;
       return make("span", {}, mark, name);
     }));

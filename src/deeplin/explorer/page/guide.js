@@ -18,18 +18,21 @@ export class Guide {
     return settings.presets[this.name];
   }
 
-  /** Begin a story, or none; the one that is shown goes on where it is. */
-  tell(name) {
-    byId("story").hidden = !name;
+  /** Begin a story, or none; the one that is told goes on where it is. It is shown on its own tab. */
+  tell(name, here) {
+    byId("story").hidden = !name || !here;
     if (name === this.name) return;
-    Object.assign(this, { name, done: 0, found: [], before: null });
+    Object.assign(this, { name, done: 0, found: [], key: "", before: null });
     if (name) this._build();
   }
 
-  /** Look at a new picture: every step whose condition it meets is done, one after another. */
-  notice(state, result) {
-    if (!this.name || !result) return;
+  /**
+   * Look at a new picture: every step whose condition it meets is done, one after another. `key` stands for what
+   * its numbers depend on; numbers of other settings or data are no longer shown.
+   */
+  notice(state, result, key) {
     const { steps } = this.preset;
+    if (key !== this.key) Object.assign(this, { key, found: [] });
     for (let i = this.done; i < steps.length; i++) {
       const step = steps[i];
       const claim = step.claim && checkClaim(step.claim, state, result, this.before);
@@ -42,9 +45,9 @@ export class Guide {
     this._show();
   }
 
-  /** {name, steps: [{text, done, found}]} of the story that is told; null without one. */
+  /** {name, steps: [{text, done, found}]} of the story that is shown; null without one. */
   get progress() {
-    if (!this.name) return null;
+    if (byId("story").hidden) return null;
     const steps = this.preset.steps.map((step, i) => ({ text: textOf(step), done: i < this.done, found: this.found[i] ?? "" }));
     return { name: this.name, steps };
   }

@@ -16,7 +16,7 @@ export const HELP = {
   network:
     "The layers of the first run at the playhead. Bars are singular values, largest first; the link between two layers is the thicker the better they are aligned. One bar in each layer means rank one.",
   phase:
-    "One training for each cell, all from the same seed. Yellow cells settled, dark ones swing without settling, gray ones are not trained yet (their risk still falls at every step), red ones diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
+    "One training for each cell, all from the same seed. Yellow cells settled, dark ones swing without settling, gray ones are not trained yet (their risk still falls, or rests on a plateau), red ones diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
   wide_loss:
     "Mean squared error on the training data. The network has more units than samples, so it can reach zero: it interpolates, noise included.",
   wide_distance:
@@ -26,7 +26,7 @@ export const HELP = {
   wide_parts:
     "The exact excess risk of the trained network beside that of the minimum-norm interpolant, with what predicting zero costs, and what it is made of: bias, fitted noise, the part due to Θ_⊥, and their cross terms (with what is not fitted yet). The parts add up to the risk.",
   orbits:
-    "For each learning rate, where the largest mode of a balanced network goes after a thousand steps (green dots) and where a network that starts slightly out of balance goes (blue dots). One dot: it settles. Two: an orbit of period two, whose values have a formula (dashed). Red: the network diverges, although the mode alone stays bounded. Click to choose a rate.",
+    "For each learning rate, where the largest mode of a balanced network goes after a thousand steps (green dots) and where a network that starts slightly out of balance goes (blue dots). One dot: it settles. Two: an orbit of period two, whose values have a formula (dashed). Red: the network diverges. Dotted green: the rate at which the orbit of period two doubles (X-37). Click to choose a rate.",
   orbit_steps:
     "The last steps at the chosen rate: the product of the largest mode alone, and the modes of the network. Dotted lines are the targets. Modes whose own critical rate is higher stay at their targets.",
   double_descent:

@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { isDark, refreshPalette } from "./colors.js";
 import { Controls } from "./controls.js";
 import { Tooltip, byId, make } from "./dom.js";
-import { saveCsv, savePng, saveSvg } from "./downloads.js";
+import { saveCsv, savePng, saveSvg, settingsText } from "./downloads.js";
 import { tooMuchWork, train, workOf } from "./experiment.js";
 import { gridOf } from "./phase.js";
 import { PhaseTab } from "./phase_tab.js";
@@ -18,23 +18,22 @@ import { format } from "./scales.js";
 import { settings } from "./settings.js";
 import { withLoss } from "./start.js";
 import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link, presetState } from "./state.js";
-import { TheoremsTab } from "./theorems_tab.js";
 import { TrainingTab } from "./training_tab.js";
 import { readFile } from "./upload.js";
 import { WideTab } from "./wide_tab.js";
 
 const GROUPS = {
-  phase: "Phase diagram", theorems: "Certificate", orbits: "Orbits", descent: "Descent", network: "Network", data: "Data",
+  phase: "Phase diagram", orbits: "Orbits", descent: "Descent", network: "Network", data: "Data",
   axes: "Axes", wide: "Wide network", population: "Population and samples",
 };
 const TRAINED = ["rate", "descent", "network", "data"];
 /** Which groups of inputs a page has. */
 const GROUPS_OF = {
   training: [...TRAINED, "axes"], phase: ["phase", ...TRAINED], orbits: ["orbits"], wide: ["wide", "population"],
-  double_descent: ["population"], theorems: ["theorems", ...TRAINED],
+  double_descent: ["population"],
 };
 const WORK = {
-  training: "_training", phase: "_phase", orbits: "_orbits", wide: "_wide", double_descent: "_doubleDescent", theorems: "_theorems",
+  training: "_training", phase: "_phase", orbits: "_orbits", wide: "_wide", double_descent: "_doubleDescent",
 };
 const OPENING = "sharpening";
 const CHUNK = 6; // rates of the bifurcation diagram in one job
@@ -63,7 +62,6 @@ class Page {
       orbits: new OrbitsTab(byId("view-orbits"), this.tooltip, (values) => this.open(values)),
       wide: new WideTab(byId("view-wide"), this.tooltip),
       double_descent: new DoubleDescentTab(byId("view-double_descent"), this.tooltip),
-      theorems: new TheoremsTab(),
     };
     this.player = new Player((frame) => {
       const words = this.tabs.training.at(frame);
@@ -94,12 +92,13 @@ class Page {
     if (state.tab !== tab) this._showTab();
     this.controls.show(state);
     this._adapt();
+    const told = storyOf(state);
     for (const button of byId("presets").children) {
-      const chosen = button.dataset.preset === state.story;
-      if (chosen && state.story !== this.guide.name) byId("presets").scrollLeft = button.offsetLeft - byId("presets").offsetLeft;
+      const chosen = button.dataset.preset === told;
+      if (chosen && told !== this.guide.name) byId("presets").scrollLeft = button.offsetLeft - byId("presets").offsetLeft;
       button.setAttribute("aria-pressed", String(chosen));
     }
-    this.guide.tell(state.story);
+    this.guide.tell(state.story, told !== "");
     this._request();
   }
 
@@ -114,7 +113,7 @@ class Page {
   /** What is shown now: {settings, critical, runs, verdict, story, guide}. */
   current() {
     const { drawn, verdict } = this;
-    const preset = settings.presets[drawn?.story];
+    const preset = settings.presets[drawn && storyOf(drawn)];
     return {
       settings: { ...drawn }, critical: verdict?.critical ?? null, runs: drawn ? runsOf(drawn.tab, this.tabs[drawn.tab].result) : [],
       verdict: verdict ? `${verdict.headline} ${verdict.text}` : "",
@@ -159,8 +158,9 @@ class Page {
     if (!verdict || turn !== this.turn) return;
     this._say(verdict);
     this._address(state);
+    byId("printed-settings").textContent = settingsText(state);
     this.drawn = state;
-    this.guide.notice(state, this.tabs[state.tab].result);
+    if (storyOf(state)) this.guide.notice(state, this.tabs[state.tab].result, `${JSON.stringify(measured(state))} ${this.upload?.note ?? ""}`);
     globalThis.deeplin.pictures++;
     for (const { resolve } of this.waiters.splice(0)) resolve();
   }
@@ -168,13 +168,7 @@ class Page {
   _problem(state) {
     if (state.data === "file") {
       if (!this.upload) throw new InputError("No file has been read yet: choose a CSV file, or synthetic data.");
-      const problem = this.upload.problems[state.target_scale];
-      if (problem.X === null) {
-        if (state.loss === "logistic") throw new InputError("Only the moments of this large file are here; the logistic loss needs its rows. Choose the mean squared error.");
-        if (["gelu", "relu"].includes(state.architecture)) throw new InputError("Only the moments of this large file are here; GELU and ReLU need its rows. Choose a linear network.");
-        if (state.batch_size > 0) throw new InputError("Only the moments of this large file are here; mini-batches need its rows. Set the batch size to 0.");
-      }
-      return this._withLoss(state, problem, this.upload.note);
+      return this._withLoss(state, this.upload.problems[state.target_scale], this.upload.note);
     }
     const key = JSON.stringify(DATA.map((name) => state[name]));
     if (this.data.key !== key) this.data = { key, problem: synthetic(state) };
@@ -280,17 +274,6 @@ class Page {
   _fewSamples(state) {
     if (state.wide_samples < state.wide_dimension) return;
     throw new InputError(`There are ${state.wide_samples} samples for ${state.wide_dimension} inputs; overfitting is about fewer samples than inputs.`);
-  }
-
-  async _theorems(state, turn) {
-    if (state.loss !== "squared") throw new InputError("The statements here are about the squared loss; choose it to certify.");
-    if (state.weight_decay > 0 || state.batch_size > 0 || (state.nesterov && state.momentum > 0)) {
-      throw new InputError("The statements are about descent on all rows without weight decay or Nesterov's momentum; set these to 0.");
-    }
-    const problem = this._problem(state);
-    this._busy();
-    const rows = await this.tabs.theorems.compute(state, problem);
-    return turn === this.turn ? this.tabs.theorems.show(state, rows) : null;
   }
 
   /** Say that something is being computed, once it takes longer than a blink. */
@@ -402,9 +385,11 @@ class Page {
     });
     byId("tabs").append(...tabs);
     byId("tabs").addEventListener("keydown", (event) => {
-      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!move) return;
-      const next = tabs[(tabs.indexOf(document.activeElement) + move + tabs.length) % tabs.length];
+      const at = tabs.indexOf(document.activeElement);
+      const place = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[event.key];
+      if (place === undefined) return;
+      event.preventDefault(); // Home and End would scroll the page
+      const next = tabs[(place + tabs.length) % tabs.length];
       next.focus();
       next.click();
     });
@@ -497,19 +482,32 @@ class Page {
   }
 }
 
+/** The story a state tells: a story stays on the tab it is about. */
+function storyOf({ story, tab }) {
+  return story && (settings.presets[story].state.tab ?? INPUTS.tab.default) === tab ? story : "";
+}
+
+/** The settings that what is measured depends on: all but the axes, the story and the kept runs. */
+function measured(state) {
+  const shown = (name) => INPUTS[name].group === "axes" || ["story", "saved_a", "saved_b"].includes(name);
+  return Object.entries(state).filter(([name]) => !shown(name));
+}
+
 /** The runs a page shows, in the library's terms. */
 function runsOf(tab, result) {
-  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ step: result.steps.slice(0, risk.length), risk, sharpness, distance, status }));
+  if (tab === "training") return result.runs.map(({ risk, gap, sharpness, distance, status }) => ({ step: result.steps.slice(0, risk.length), risk, gap, sharpness, distance, status }));
   if (tab === "orbits") {
     const { mode, network } = result.chosen;
-    return [["mode", mode], ["network", network?.map((row) => row[0])]].map(([name, product]) => ({ name, product: product ?? [], status: product ? "bounded" : "diverged" }));
+    const statusOf = (products) => (products ? "bounded" : "diverged");
+    const onGrid = (name) => result.rows.map((row) => ({ learning_rate: row.rate, status: statusOf(row[name]) }));
+    return [["mode", mode], ["network", network?.map((row) => row[0])]].map(([name, product]) => ({ name, product: product ?? [], status: statusOf(product), grid: onGrid(name) }));
   }
   if (tab === "double_descent") return result.draws.map((risks) => ({ dimension: result.dimensions, excess_risk: Array.from(risks), zero_risk: result.zero }));
   if (tab !== "wide") return [];
-  const { records, status, risk, zeroRisk, interpolantRisk, bias, noise, xi, cross } = result;
+  const { records, status, risk, zeroRisk, interpolantRisk, interpolantNorm, bias, noise, xi, cross } = result;
   return [{
-    risk: records.loss, sharpness: [], distance: records.distance, status,
-    excess_risk: risk, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, bias, noise, xi, cross,
+    risk: records.loss, sharpness: [], distance: records.distance, perpendicular: records.perpendicular, status,
+    excess_risk: risk, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, minimum_norm: interpolantNorm, bias, noise, xi, cross,
   }];
 }
 

@@ -77,6 +77,22 @@ export function periodOf(values, most = 16) {
   return null;
 }
 
+const DEAD = 1e-6; // of the target: a mode that ends below this has run into the saddle at zero
+
+/** What the last products of a mode do: {kind: "diverges" | "dies" | "settles" | "period" | "none", period}. */
+export function orbitKind(products, target) {
+  if (!products) return { kind: "diverges", period: null };
+  if (products.every((value) => Math.abs(value) < DEAD * target)) return { kind: "dies", period: null };
+  const period = periodOf(products);
+  return { kind: period === 1 ? "settles" : period ? "period" : "none", period };
+}
+
+/** The same in words. */
+export function orbitText(products, target) {
+  const { kind, period } = orbitKind(products, target);
+  return { diverges: "the mode alone diverges", dies: "the mode dies at zero", settles: "the mode settles", period: `the mode has period ${period}`, none: "the mode has no period up to 16" }[kind];
+}
+
 /** The network of ½‖W_L…W_1 − diag(targets)‖², slightly out of balance: {model, weights}. */
 function networkOf(targets, depth) {
   const q = targets.length;

@@ -1,12 +1,13 @@
 // The page of orbits: what happens above the critical rate, to one mode and to a network.
 import { make } from "./dom.js";
 import { Figure } from "./figure.js";
-import { balancedOrbit, doublingRate, modeThreshold, orbitsAt, periodOf } from "./orbits.js";
+import { balancedOrbit, doublingRate, modeThreshold, orbitKind, orbitText, orbitsAt } from "./orbits.js";
 import { format } from "./scales.js";
 
-const NETWORK = { name: "largest mode of the network", color: "blue" };
-const MODE = { name: "largest mode alone", color: "green" };
+const NETWORK = { name: "largest mode of the network", color: "blue", dots: 1.6 };
+const MODE = { name: "largest mode alone", color: "green", dots: 1.2 };
 const FORMULA = { name: "orbit of period two (X-12)", color: "green", dash: [6, 4] };
+const PRODUCT = "product of the weights";
 const LOST = { name: "network diverged", color: "red", band: true };
 
 export class OrbitsTab {
@@ -34,7 +35,7 @@ export class OrbitsTab {
     this.rows = rows.filter(Boolean).sort((a, b) => a.rate - b.rate);
     this.result = {
       rows: this.rows, targets, critical, doubling: doublingRate(largest, depth), chosen: this.chosen,
-      period: this.chosen.mode && periodOf(this.chosen.mode), ...divergedBand(this.rows),
+      period: orbitKind(this.chosen.mode, largest).period, ...divergence(this.rows),
     };
     this._diagram(state, largest, depth);
     this._steps(state);
@@ -54,17 +55,17 @@ export class OrbitsTab {
     this.diagram.show(
       {
         x: { values: rows.map((row) => row.rate), label: "η for the loss ½‖Θ − S‖² (half of it without the ½)", log: false },
-        y: { log: false },
-        curves: [{ ...MODE, ...dots((row) => row.mode), dots: 1.2 }, ...halves, { ...NETWORK, ...dots((row) => row.network?.map((values) => values[0])), dots: 1.6 }],
+        y: { log: false, label: PRODUCT },
+        curves: [{ ...MODE, ...dots((row) => row.mode) }, ...halves, { ...NETWORK, ...dots((row) => row.network?.map((values) => values[0])) }],
         columns: rows.filter((row) => !row.network).map((row) => ({ from: row.rate - width / 2, to: row.rate + width / 2, color: "red" })),
         verticals: [
-          { name: "critical rate", value: critical, color: "green" }, { name: "doubling", value: doubling, color: "green", dash: [2, 3] },
+          { name: "critical rate", value: critical, color: "green" }, { name: "first doubling (X-37)", value: doubling, color: "green", dash: [2, 3] },
           { name: "rate shown", value: state.orbit_rate, color: "text" },
         ],
       },
       {
-        legend: [NETWORK, { ...MODE, dots: true }, FORMULA, LOST, { name: "critical rate; dotted: doubling", color: "green" }],
-        words: `critical rate ${format(critical, 6)}, doubling at ${format(doubling, 6)}`,
+        legend: [NETWORK, MODE, FORMULA, LOST, { name: "critical rate", color: "green" }, { name: "first doubling (X-37)", color: "green", dash: [2, 3] }, { name: "rate shown", color: "text" }],
+        words: `critical rate ${format(critical, 6)}, first doubling at ${format(doubling, 6)}`,
       },
     );
   }
@@ -73,27 +74,33 @@ export class OrbitsTab {
     const { chosen, targets } = this.result;
     const values = Array.from({ length: (chosen.mode ?? chosen.network ?? []).length }, (_, i) => i);
     const curves = [];
-    if (chosen.mode) curves.push({ ...MODE, values: chosen.mode });
-    if (chosen.network) targets.forEach((_, k) => curves.push({ ...NETWORK, name: `network, mode ${k + 1}`, values: chosen.network.map((row) => row[k]) }));
+    if (chosen.mode) curves.push({ ...MODE, dots: 0, values: chosen.mode });
+    if (chosen.network) targets.forEach((_, k) => curves.push({ ...NETWORK, dots: 0, name: `network, mode ${k + 1}`, values: chosen.network.map((row) => row[k]) }));
     const title = `The last steps at η = ${format(state.orbit_rate, 4)}`;
     const empty = curves.length ? null : "Both the mode and the network diverge at this rate: there is no orbit to show.";
     this.steps.show(
-      { x: { values, label: "steps", log: false }, y: { log: false }, curves, levels: targets.map((value) => ({ name: "target", value, color: "gray", dash: [2, 3] })), empty },
-      { title, legend: [{ ...MODE }, { name: chosen.network ? "network, its modes" : "network: diverged", color: chosen.network ? "blue" : "red" }, { name: "targets", color: "gray", dash: [2, 3] }] },
+      { x: { values, label: "steps", log: false }, y: { log: false, label: PRODUCT }, curves, levels: targets.map((value) => ({ name: "target", value, color: "gray", dash: [2, 3] })), empty },
+      { title, legend: [{ ...MODE, dots: 0 }, { name: chosen.network ? "network, its modes" : "network: diverged", color: chosen.network ? "blue" : "red" }, { name: "targets", color: "gray", dash: [2, 3] }] },
     );
   }
 
   _verdict(depth) {
-    const { critical, doubling, diverged, chosen, period } = this.result;
-    const band = diverged
-      ? `On this grid the network diverges at every rate from ${format(diverged[0], 3)} to ${format(diverged[1], 3)} (${format(diverged[0] / critical)} to ${format(diverged[1] / critical)} times the critical rate), where the mode alone stays bounded.`
-      : "On this grid the network does not diverge.";
-    const what = !chosen.mode ? "the mode alone diverges" : period === 1 ? "the mode settles" : period ? `the mode has period ${period}` : "the mode has no period up to 16";
+    const { critical, doubling, chosen, targets } = this.result;
+    const what = orbitText(chosen.mode, targets[0]);
     return {
       level: "good", critical,
       headline: `Critical rate ${format(critical, 6)}; the orbit of period two doubles at ${format(doubling, 6)}.`,
-      text: `${band} At η = ${format(chosen.rate, 4)} ${what} and the network ${chosen.network ? "stays bounded" : "diverges"}. Rates are for the loss ½‖Θ − S‖², depth ${depth}.`,
+      text: `${this._grid()} At η = ${format(chosen.rate, 4)} ${what} and the network ${chosen.network ? "stays bounded" : "diverges"}. Rates are for the loss ½‖Θ − S‖², depth ${depth}.`,
     };
+  }
+
+  /** What the network does over the rates of the grid. */
+  _grid() {
+    const { rows, critical, diverged, lost } = this.result;
+    if (!lost.length) return "On this grid the network does not diverge.";
+    const all = `On this grid the network diverges at ${lost.length} of ${rows.length} rates, the smallest ${format(lost[0], 3)} (${format(lost[0] / critical)} times the critical rate)`;
+    if (!diverged) return `${all}; the mode alone diverges there too.`;
+    return `${all}, and at every rate from ${format(diverged[0], 3)} to ${format(diverged[1], 3)} (${format(diverged[0] / critical)} to ${format(diverged[1] / critical)} times the critical rate), where the mode alone stays bounded.`;
   }
 
   csv() {
@@ -105,13 +112,13 @@ export class OrbitsTab {
   }
 }
 
-/** The longest stretch of rates at which the network diverges though the mode alone does not: {diverged: [from, to]}. */
-function divergedBand(rows) {
+/** {lost, diverged}: the rates at which the network diverges; the longest stretch of them where the mode alone does not, [from, to] or null. */
+function divergence(rows) {
   let [best, from] = [null, null];
   rows.forEach(({ rate, mode, network }, i) => {
     if (network || !mode) { from = null; return; }
     from ??= i;
     if (!best || i - from > best[1] - best[0]) best = [from, i];
   });
-  return { diverged: best && best.map((i) => rows[i].rate) };
+  return { lost: rows.filter((row) => !row.network).map(({ rate }) => rate), diverged: best && best.map((i) => rows[i].rate) };
 }

@@ -1,6 +1,7 @@
 // The phase diagram: how every run of a grid ends.
 import { descend } from "./descent.js";
 import { theoryOf } from "./experiment.js";
+import { rises } from "./facts.js";
 import { Batches, Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
 import { modelOf, weightsOf } from "./start.js";
@@ -37,8 +38,8 @@ export function gridOf(state, problem) {
 
 /**
  * The runs of one column: final distance (risk without one), sharpness and status. What has not
- * settled is "unfinished" where its risk fell at every step of the second half, and "unsettled" where
- * it also rose.
+ * settled is "unsettled" where its risk also rose in the second half, by more than rounding, and else
+ * "unfinished".
  */
 export function columnOf(state, problem, value, rates) {
   const chosen = { ...state, [state.phase_over]: value };
@@ -54,7 +55,7 @@ export function columnOf(state, problem, value, rates) {
     let [step, before, swings] = [0, Infinity, false];
     const watch = () => {
       const now = excess();
-      if (2 * step++ > state.steps && now > before) swings = true;
+      if (2 * step++ > state.steps && rises(before, now)) swings = true;
       before = now;
       return false;
     };

@@ -12,7 +12,7 @@ const TITLES = {
 };
 const FLAT = { diverged: "red", unfinished: "unfinished" }; // colors that stand for no number
 const OUTCOMES = { settled: 0, unsettled: 1 }; // places on the ramp
-const NAMES = { settled: "settled", unfinished: "not trained yet (still falling)", unsettled: "does not settle (swings)", diverged: "diverged" };
+const NAMES = { settled: "settled", unfinished: "not trained yet (falls, or rests on a plateau)", unsettled: "does not settle (swings)", diverged: "diverged" };
 
 export class PhaseTab {
   constructor(parent, tooltip, open) {

@@ -28,6 +28,8 @@ export class TrainingTab {
     this.network = new Figure(grid, "network", "The network at the playhead", tooltip, NetworkPicture);
     this.network.wide = true;
     this.layers = Object.fromEntries(Object.entries(LAYERS).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
+    this.values = make("div", { id: "values" });
+    parent.append(this.values);
     this.comparison = byId("comparison");
     this.frame = null;
   }
@@ -44,8 +46,25 @@ export class TrainingTab {
     for (const name of Object.keys(LAYERS)) this._layer(name, x);
     this.at(this.frame === null ? null : Math.min(this.frame, x.values.length - 1), false);
     const verdict = describe(state, result);
+    this.values.replaceChildren(table(this._values()));
     this._compare(verdict);
     return verdict;
+  }
+
+  /** What the page itself computes about this training: the theory's values, and what flow conserves along the first run. */
+  _values() {
+    const { theory, threshold, conserved, linear } = this.result;
+    const rows = [[`${edgeName(this.state)}: above it a minimum is unstable`, format(threshold, 6)]];
+    if (theory?.decayed) rows.push(["S_λ: sharpness of the decayed minimum (X-9)", format(theory.decayed.sharpness, 6)]);
+    else if (theory) rows.push(["S_min: least sharpness of a minimizer (X-2, X-7)", format(theory.exact, 6)]);
+    if (theory?.lower && !theory.decayed) rows.push(["its bounds in the paper (FM-T2)", `${format(theory.lower, 6)} to ${format(theory.upper, 6)}`]);
+    if (theory?.balanced && !theory.decayed) rows.push(["S_bal: where a vanishing start ends (X-3)", format(theory.balanced, 6)]);
+    if (theory?.critical) rows.push(["critical learning rate", format(theory.critical, 6)]);
+    if (linear && conserved) {
+      rows.push(["W_{k+1}ᵀW_{k+1} − W_kW_kᵀ at the start, largest norm over k", format(conserved.start, 4)]);
+      rows.push(["its largest change in the first run (gradient flow: 0)", format(conserved.change, 4)]);
+    }
+    return rows;
   }
 
   /** Move the playhead to a record (null: the end, without a mark). */

@@ -1,5 +1,5 @@
 // What a page shows, in a sentence computed from its numbers.
-import { atInterpolant, factsOfRuns, median, range } from "./facts.js";
+import { atInterpolant, factsOfRuns, lateMotion, median, outsideShare, range } from "./facts.js";
 import { format } from "./scales.js";
 
 /** {level, headline, text} of a training. */
@@ -7,10 +7,11 @@ export function describe(state, result) {
   const { runs, theory, linear } = result;
   const facts = factsOfRuns(result);
   const lost = runs.filter((run) => run.status === "diverged");
-  const settled = lost.length === 0 && !facts.some((fact) => fact.above) && (!linear || noisy(state) || runs.every((run) => run.status === "converged"));
+  const done = linear && !noisy(state) ? (fact) => fact.settled : (fact) => fact.fall < 1 && !fact.dead;
+  const settled = lost.length === 0 && facts.every((fact) => done(fact) && !fact.above);
   return {
     level: lost.length === runs.length ? "bad" : settled ? "good" : "warn",
-    headline: [outcome(runs, lost, linear, state), ...regimes(facts, edgeName(state))].join(" "),
+    headline: [outcome(runs, lost, facts, linear, state), ...regimes(facts, edgeName(state))].join(" "),
     text: [rateText(state, result, linear), endText(state, result, facts)].filter(Boolean).join(" "),
     critical: theory?.critical ?? null,
   };
@@ -30,7 +31,7 @@ function regimes(facts, edge) {
   };
   const numbers = (those, name) => range(those.map((fact) => fact[name]));
   const out = [];
-  if (most("catapult")) out.push(say("catapult", (those) => `Catapult: the risk rises to ${numbers(those, "rise")} times its start and comes down`));
+  if (most("catapult")) out.push(say("catapult", (those) => `Catapult: the risk rises to ${numbers(those, "rise")} times its start and comes down, the sharpness from ${numbers(those, "start")} to ${numbers(those, "edge")} · ${edge}`));
   if (most("atEdge")) out.push(say("atEdge", () => `Edge of stability: the sharpness hovers at ${edge}`));
   else if (most("above")) out.push(say("above", () => `The sharpness swings about ${edge} to the end`));
   else if (most("sharpening")) out.push(say("sharpening", (those) => `Progressive sharpening: the sharpness ends at ${numbers(those, "growth")} times its start`));
@@ -45,25 +46,31 @@ export function edgeName({ momentum, nesterov }) {
   return nesterov ? "(2+2β)/((1+2β)η)" : "(2+2β)/η";
 }
 
-/** Whether the risk falls at every record of the second half: more steps would help. */
-function fallsToTheEnd({ gap, risk }) {
-  const values = gap?.length ? gap : risk;
-  return values.slice(Math.floor(values.length / 2)).every((value, i, half) => i === 0 || value <= half[i - 1]);
-}
+const MOTIONS = { falls: "still falling: not trained yet", swings: "swinging", rests: "resting on a plateau" };
 
-function outcome(runs, lost, linear, state) {
+function outcome(runs, lost, facts, linear, state) {
   const all = runs.length;
   if (lost.length) {
     const first = Math.min(...lost.map((run) => run.steps));
     const who = all === 1 ? "The run" : lost.length === all ? "All runs" : `${lost.length} of ${all} runs`;
     return `${who} diverged, the first at step ${first}.`;
   }
-  if (!linear || noisy(state)) return "Training stayed finite.";
+  if (!linear || noisy(state)) return `Training stayed finite.${deadText(facts)}`;
   const rest = runs.filter((run) => run.status !== "converged");
   if (!rest.length) return all === 1 ? "Converged." : `All ${all} runs converged.`;
-  const falling = rest.filter(fallsToTheEnd).length;
-  const why = falling === rest.length ? "still falling: not trained yet" : falling ? `${falling} still falling, ${rest.length - falling} swinging` : "swinging";
+  const motions = rest.map(lateMotion);
+  const kinds = Object.keys(MOTIONS).filter((kind) => motions.includes(kind));
+  const count = (kind) => motions.filter((each) => each === kind).length;
+  const why = kinds.length === 1 ? MOTIONS[kinds[0]] : kinds.map((kind) => `${count(kind)} ${MOTIONS[kind].split(":")[0]}`).join(", ");
   return `${all === 1 ? "The run" : `${rest.length} of ${all} runs`} did not converge in ${format(state.steps, 6)} steps (${why}).`;
+}
+
+/** A dead network: no unit of some layer is active on any row, so no derivative is left. */
+function deadText(facts) {
+  const dead = facts.filter((fact) => fact.dead).length;
+  if (!dead) return "";
+  const who = facts.length === 1 ? "The network is" : dead === facts.length ? `All ${dead} networks are` : `${dead} of ${facts.length} networks are`;
+  return ` ${who} dead: the sharpness is 0 and no gradient is left, so ${dead === 1 ? "it predicts" : "they predict"} 0 for every row.`;
 }
 
 function rateText(state, { theory, separable, targetDeviation }, linear) {
@@ -83,7 +90,7 @@ function rateText(state, { theory, separable, targetDeviation }, linear) {
 function scalingText(state, targetDeviation, critical) {
   if (!targetDeviation || state.loss !== "squared") return targetDeviation ? " (inputs standardized)" : "";
   if (state.target_scale === "own") return " (inputs standardized, target centered, in its own units)";
-  const standard = "inputs and target standardized, as `deeplin diagnose --standardize`";
+  const standard = "inputs and target standardized, as `deeplin diagnose --no-bias`";
   if (state.weight_decay > 0) return ` (${standard})`;
   return ` (${standard}; ${format(critical * targetDeviation ** (2 / state.depth - 2))} for the target in its own units)`;
 }
@@ -115,10 +122,17 @@ export function describeWide(state, result) {
   const worse = zero > 1 ? `Predicting zero is better by a factor of ${format(zero)}` : `${format(1 / zero)} times better than predicting zero`;
   return {
     level: result.status === "converged" && zero < 1 ? "good" : "warn",
-    headline: `${fitted} (${rate}, on the mean over outputs); ends ${atInterpolant(result) ? "at" : "away from"} the minimum-norm interpolant.`,
+    headline: `${fitted} (${rate}, on the mean over outputs); ${endOfWide(result)}.`,
     text:
       `Excess risk ${format(result.risk)}, ${format(result.risk / result.interpolantRisk)} times that of the ` +
       `interpolant. ${worse}. A network of ${state.wide_depth} layers of width ${state.wide_width.toLocaleString("en-US")} ` +
       `simulated exactly by one of width ${result.r}.`,
   };
+}
+
+/** Where a wide network goes: an interpolating one differs from the minimum-norm interpolant by Θ_⊥, which training leaves alone. */
+function endOfWide(result) {
+  const where = `${atInterpolant(result) ? "at" : "away from"} the minimum-norm interpolant`;
+  const share = result.perpendicularNorm === 0 ? "‖Θ_⊥‖ = 0" : `‖Θ_⊥‖² is ${format(outsideShare(result))} of ‖Θ_min‖²`;
+  return `${result.status === "converged" ? "ends" : "would end"} ${where} (${share})`;
 }

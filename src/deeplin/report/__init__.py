@@ -1,1 +1,0 @@
-"""Reports: a diagnosis, a finished training and a certificate as text, and a page."""

@@ -1,0 +1,271 @@
+"""What a function depends on besides its arguments, as hashes by name.
+
+These are the source of the function and, recursively, of the user's functions and classes that it
+names, and the values of the other globals, closures and default arguments that it reads. Installed
+packages are identified by their version.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import dis
+import functools
+import hashlib
+import importlib
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from deeplin.errors import InputError
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+CODE = ("code", "consts", "names", "varnames", "freevars", "cellvars", "flags")
+"""Attributes of a code object that stand for a source that cannot be read."""
+
+
+def dependencies(function: types.FunctionType) -> dict[str, str]:
+    """Return a hash for everything of the user's that a function depends on, by name.
+
+    Raises InputError for a value that cannot be compared with that of an earlier call.
+
+    ```python
+    from deeplin.sweep.identity import dependencies
+
+    factor = 2
+    def double(x):
+        return factor * x
+
+    before = dependencies(double)
+    factor = 3
+    after = dependencies(double)
+    assert before["double"] == after["double"]
+    assert before["factor"] != after["factor"]
+    ```
+    """
+    found = _Dependencies()
+    found.describe(function, function.__name__)
+    return found.hashes
+
+
+class _Dependencies:
+    """Hashes by name; `describe` adds those of the functions and classes in a value."""
+
+    def __init__(self):
+        self.hashes: dict[str, str] = {}
+        self._known: dict[int, Any] = {}
+        """Functions and classes by id; kept so that no id is used twice."""
+        self._read: set[tuple[int, str]] = set()
+        """Globals that were read: the id of their namespace, and their name."""
+        self._inside: list[Any] = []
+        """Values that contain the one being described."""
+
+    def describe(self, value: Any, name: str) -> str:
+        """Return a text that is the same for equal values; `name` is that of the global."""
+        kind = type(value)
+        if kind in PLAIN:
+            return f"{kind.__name__} {value!r}"
+        if any(value is outer for outer in self._inside):
+            return "a value that contains itself"
+        self._inside.append(value)
+        try:
+            return self._describe(value, name)
+        except InputError:
+            raise
+        except Exception as error:  # objects may raise anything when they are taken apart
+            raise InputError(
+                f"the function depends on {name}, a {kind.__name__}, which cannot be compared with "
+                f"that of an earlier call ({error}); pass what it needs of it as an argument, or "
+                "make it inside the function."
+            ) from error
+        finally:
+            self._inside.pop()
+
+    def _describe(self, value: Any, name: str) -> str:
+        module = str(getattr(value, "__module__", ""))
+        qualified = str(getattr(value, "__qualname__", ""))
+        if isinstance(value, types.ModuleType):
+            return f"module {value.__name__} {_version(value.__name__)}"
+        if (isinstance(value, type) or is_named(value)) and not _is_own(module):
+            return f"{module}.{qualified} {_version(module)}"
+        if isinstance(value, type | types.FunctionType) and _is_own(module):
+            self._add(value)
+            return f"{kind_of(value)} {qualified}"
+        if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd(0.1)
+            captured = [self.describe(part, name) for _, part in _captured(value)]
+            return f"{module}.{qualified} {_version(module)} {captured}"
+        if isinstance(value, types.CodeType):
+            return self.describe([getattr(value, f"co_{part}") for part in CODE], name)
+        if hasattr(value, "__wrapped__"):  # by jax.jit, functools.cache, …
+            return f"{kind_of(value)} of {self.describe(value.__wrapped__, name)}"
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+        if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
+            array = np.ascontiguousarray(value)
+            return f"array {array.dtype} {array.shape} {_hash(array.tobytes())}"
+        if type(value) is list or type(value) is tuple:
+            return f"{kind_of(value)} {[self.describe(part, name) for part in value]}"
+        if isinstance(value, set | frozenset):
+            return f"{kind_of(value)} {sorted(self.describe(part, name) for part in value)}"
+        if isinstance(value, dict | types.MappingProxyType):
+            pairs = [[self.describe(part, name) for part in item] for item in value.items()]
+            return f"{kind_of(value)} {sorted(pairs)}"
+        described = self.describe(type(value), name)
+        if dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(cast(Any, value))
+            state = {field.name: getattr(value, field.name, None) for field in fields}
+        else:
+            state: Any = value.__reduce_ex__(4)
+            if isinstance(state, tuple):  # without iterators of a list's or a dictionary's items
+                state = [*state[:2], _without_caches(value, state[2:3]), *map(_listed, state[3:5])]
+        return f"{described} {self.describe(state, name)}"
+
+    def _add(self, value: Any) -> None:
+        """Add the hashes of a function or class of the user's, and of what it names."""
+        if id(value) in self._known:
+            return
+        self._known[id(value)] = value
+        name = value.__qualname__
+        parts = [_source(value) or ""]
+        if isinstance(value, type):
+            parts += [self.describe(base, name) for base in value.__bases__]
+            for attribute, member in sorted(vars(value).items()):
+                if isinstance(member, (*PLAIN, list, tuple, dict, np.ndarray)):
+                    if not attribute.startswith("__"):
+                        parts.append(f"{attribute} {self.describe(member, name)}")
+                elif function := _function_of(member):
+                    parts += self._named_by(function)
+        else:
+            if not parts[0]:
+                parts.append(self.describe(value.__code__, name))
+            parts += self._named_by(value)
+        self._record(name, "".join(parts))
+
+    def _named_by(self, function: types.FunctionType) -> list[str]:
+        """Record the globals that a function reads; return its defaults and closure."""
+        name = function.__qualname__
+        for key, space in _globals_read(function.__code__, function.__globals__):
+            if (id(space), key) not in self._read:
+                self._read.add((id(space), key))
+                value = space[key]
+                described = self.describe(value, key)
+                if not isinstance(value, type | types.FunctionType):
+                    self._record(key, described)
+        return [
+            f"{key} {self.describe(value, f'{key} of {name}')}"
+            for key, value in _captured(function)
+        ]
+
+    def _record(self, name: str, text: str) -> None:
+        """Record a hash; things of the same name in several modules share one."""
+        self.hashes[name] = _hash((self.hashes.get(name, "") + text).encode())
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of the type of a value."""
+    return type(value).__qualname__
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def _source(value: Any) -> str | None:
+    """Return the source without comments and layout; None if it cannot be read."""
+    try:
+        source = textwrap.dedent(inspect.getsource(value))
+    except (OSError, TypeError):  # typed at a prompt, or made by a function
+        return None
+    with suppress(SyntaxError, ValueError):  # a lambda inside a call has half a line
+        return ast.unparse(ast.parse(source))
+    return source
+
+
+def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield default arguments and the variables of a closure."""
+    yield "default arguments", (function.__defaults__, function.__kwdefaults__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a name that is not bound yet
+            yield name, cell.cell_contents
+
+
+def _function_of(member: Any) -> types.FunctionType | None:
+    """Return the function behind a method or property, if it has a source."""
+    for attribute in ("__func__", "fget", "func"):
+        member = getattr(member, attribute, None) or member
+    found = inspect.unwrap(member) if callable(member) else member
+    written = isinstance(found, types.FunctionType) and found.__code__.co_filename != "<string>"
+    return found if written else None
+
+
+def _globals_read(code: types.CodeType, space: dict[str, Any]) -> Iterator[tuple[str, dict]]:
+    """Yield name and namespace of each global that code reads, also in the user's modules.
+
+    From a user's module, code may read any attribute whose name it mentions.
+    """
+    modules = []
+    for instruction in dis.get_instructions(code):
+        name = str(instruction.argval)
+        if instruction.opname == "IMPORT_NAME":
+            with suppress(ImportError, ValueError):
+                modules.append(importlib.import_module(name))
+        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and name in space:
+            yield name, space
+            modules.append(space[name])
+    for module in modules:
+        if isinstance(module, types.ModuleType) and _is_own(module.__name__):
+            yield from ((name, vars(module)) for name in code.co_names if name in vars(module))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _globals_read(constant, space)
+
+
+def _without_caches(value: Any, state: Any) -> Any:
+    """Return the state of an object without what a `cached_property` has computed."""
+    names = {
+        name
+        for base in type(value).__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, functools.cached_property)
+    }
+    if names and state and isinstance(state[0], dict):
+        return {name: part for name, part in state[0].items() if name not in names}
+    return state
+
+
+def _listed(items: Any) -> Any:
+    return None if items is None else list(items)
+
+
+def is_named(value: Any) -> bool:
+    """Return whether a loaded module has this object under its own name."""
+    found = sys.modules.get(str(getattr(value, "__module__", "")))
+    for part in str(getattr(value, "__qualname__", "")).split("."):
+        found = None if found is None else inspect.getattr_static(found, part, None)
+    return found is value
+
+
+@functools.cache
+def _is_own(module: str) -> bool:
+    """Return whether a module is the user's: not of Python, not installed, not of deeplin."""
+    package = module.partition(".")[0]
+    if package in sys.stdlib_module_names or package == "deeplin":
+        return False
+    found = sys.modules.get(module)
+    places = [getattr(found, "__file__", None) or "", *getattr(found, "__path__", ())]
+    parts = {part for place in places for part in Path(place).parts}
+    return not parts & {"site-packages", "dist-packages"}
+
+
+def _version(module: str) -> str:
+    """Return the version of an installed package, an empty text for Python's own."""
+    return str(getattr(sys.modules.get(module.partition(".")[0]), "__version__", ""))

@@ -1,0 +1,87 @@
+"""Bounds and constants of the papers' theorems and of the sharper versions of them."""
+
+from deeplin.theory.benign_overfitting import (
+    best_interpolant,
+    conditional_variance,
+    degrees_of_freedom_bounds,
+    effective_index,
+    first_guess,
+    guess_start,
+    interpolation_bound,
+    lower_risk_probability,
+    noise_cost_bound,
+    random_direction_gain,
+    random_start_bound,
+    spike_bound,
+)
+from deeplin.theory.critical_rate import (
+    sam_sharpness_limit,
+)
+from deeplin.theory.minimizers import (
+    minimizer_lower_bound,
+    sharpness_brackets,
+)
+from deeplin.theory.modes import (
+    balanced_mode,
+)
+from deeplin.theory.residual_initialization import (
+    admissible_range,
+    certified_depth,
+    certified_gap,
+    draw_constants,
+    least_margin,
+    log_failure_probability,
+    noise_scale,
+    product_bounds,
+    product_bounds_frequency,
+    residual_constants,
+    residual_displacement,
+    sharp_failure_probability,
+    sharp_product_bounds,
+    smallest_admissible_depth,
+)
+from deeplin.theory.small_initialization import (
+    flow_end_bounds,
+    initialization_scale,
+    lojasiewicz_constant,
+)
+from deeplin.theory.stochastic import (
+    stochastic_sharpness_bound,
+)
+
+__all__ = [
+    "admissible_range",
+    "balanced_mode",
+    "best_interpolant",
+    "certified_depth",
+    "certified_gap",
+    "conditional_variance",
+    "degrees_of_freedom_bounds",
+    "draw_constants",
+    "effective_index",
+    "first_guess",
+    "flow_end_bounds",
+    "guess_start",
+    "initialization_scale",
+    "interpolation_bound",
+    "least_margin",
+    "log_failure_probability",
+    "lojasiewicz_constant",
+    "lower_risk_probability",
+    "minimizer_lower_bound",
+    "noise_cost_bound",
+    "noise_scale",
+    "product_bounds",
+    "product_bounds_frequency",
+    "random_direction_gain",
+    "random_start_bound",
+    "residual_constants",
+    "residual_displacement",
+    "sam_sharpness_limit",
+    "sharp_failure_probability",
+    "sharp_product_bounds",
+    "sharpness_brackets",
+    "smallest_admissible_depth",
+    "spike_bound",
+    "stochastic_sharpness_bound",
+]

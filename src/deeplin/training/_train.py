@@ -1,0 +1,587 @@
+"""Training with automatic initialization and learning rate, the prediction of the theory for a run,
+its comparison with the run, and the scores of the network on rows left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from deeplin.dynamics import Run, gradient_descent
+from deeplin.errors import positive_number, whole_number
+from deeplin.execution import share_compiled_code
+from deeplin.hessian import Sharpness, sharpness
+from deeplin.networks import Network
+from deeplin.networks.initialize import (
+    default_width,
+    framework_layers,
+    start_by_name,
+)
+from deeplin.problems import Problem
+from deeplin.problems.linear_maps import as_columns
+from deeplin.tables.reading import Reading, read_data
+from deeplin.theory import decayed_minimum, stability_limit
+from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.weight_decay import DecayedMinimum
+from deeplin.training.diagnosis import DEFAULT_DEPTH, plain_values
+from deeplin.training.learning_rate import TrainingSpec, advise
+from deeplin.training.scores import (
+    LeftOutScores,
+    Score,
+    cross_validate,
+    fitted,
+    score_rows,
+    scores_on_training,
+)
+from deeplin.training.text import conditioning
+from deeplin.training.trials import (
+    TRIED_STARTS,
+    advise_start,
+    draw_starts,
+    has_biases,
+    require_initialization,
+)
+
+TOLERANCE = 1e-10
+"""Training ends when R − R_min is at most this fraction of R_0 − R_min."""
+MAP_TOLERANCE = 1e-4
+"""Relative squared distance of predictions from those of the minimum with weight decay up to which
+training counts as converged."""
+MAX_HALVINGS = 20
+"""Most times that an automatic learning rate is halved after divergence."""
+
+FLATTEST_MARGIN = 1e-6
+"""Relative slack of S ≥ S_min for a run that ends near a minimizer instead of at it."""
+MAX_RECORDS = 400
+"""Most records kept along a run."""
+MAX_RECORDED_NUMBERS = 2**25
+"""Most weights kept in all records of a run together; larger networks are recorded less often."""
+
+
+def starting_network(
+    problem: Problem,
+    key: Array,
+    *,
+    depth: int,
+    width: int | None = None,
+    initialization: str = "auto",
+    biases: bool = True,
+    scale: float | None = None,
+) -> Network:
+    """Return an initial network for this problem; the default scale is near the solution's size.
+
+    `auto`: a first layer of zeros, followed by orthogonal layers of norm ‖W*‖^{1/L} (1 if there is
+    no solution), times `scale`. Signals neither vanish nor grow with depth in these layers. The
+    first layer moves only in the span of the samples, so that training finds the solution of
+    minimal norm if there are several (FM-A1, X-6).
+
+    `balanced`: the balanced solution multiplied by `scale` (default 0.1). The other names are those
+    of `initialize.start_by_name` with their defaults; `torch`, `xavier`, `he` and `orthogonal` have
+    the biases of `torch.nn.Linear` unless `biases` is false.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.training import starting_network
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
+    ```
+    """
+    require_initialization(initialization)
+    L = whole_number("depth", depth)
+    m = whole_number("width", default_width(problem) if width is None else width)
+    if biases and has_biases(initialization):
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
+        return draw_starts(initialization, problem, rng, widths, 1, biases=True, scale=scale)[0]
+    if initialization not in ("auto", "balanced"):
+        return start_by_name(initialization, problem, key, depth=depth, width=width, scale=scale)
+    if initialization == "balanced":
+        shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
+        return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
+    size = positive_number("scale", 1.0 if scale is None else scale)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
+    first, *others = framework_layers("orthogonal", rng, widths)
+    if problem.has_minimizer:
+        problem.require_signal("a scale that fits the solution")
+        size *= problem.optimum_norm ** (1 / L)
+    return Network([np.zeros_like(first), *(size * layer for layer in others)])
+
+
+def train(
+    problem: Any,
+    y: Any = None,
+    depth: int | None = None,
+    *,
+    target: str | Sequence[str] | None = None,
+    task: str = "auto",
+    standardize: bool = True,
+    learning_rate: float | str = "auto",
+    optimizer: TrainingSpec | None = None,
+    steps: int = 20_000,
+    seed: int = 0,
+    width: int | None = None,
+    initialization: str = "auto",
+    biases: bool = True,
+    scale: float | None = None,
+    **options: Any,
+) -> Run:
+    """Train a deep linear network on a problem or a table with automatic settings.
+
+    By default the initialization matches the size of the solution (`starting_network`), the
+    learning rate is the advised one for this start (`advise_start`, as in `diagnose`), and training
+    ends when R − R_min is at most 1e-10 of R_0 − R_min; without a minimizer, when R is within
+    log(2)/n of its infimum, so that every row of separable classes is classified correctly.
+
+    Args:
+        problem: a `Problem`, followed by the depth; or a table with its `target`, or inputs X and
+            targets y, which are read with `read_problem`. The run can then predict other tables
+            (`run.predict`).
+        y: the targets of inputs X.
+        depth: the number of layers; default: 3.
+        target: the name of the target in a table, or of several.
+        task: "regression", "classification" or "auto".
+        standardize: whether to standardize the columns of a table.
+        learning_rate: a number, or "auto": the advised rate, halved while training diverges.
+        optimizer: the optimizer and the loss.
+        steps: the maximum number of steps.
+        seed: the seed of the start and of mini-batches.
+        width: the hidden width; default: that of the inputs, at most 32.
+        initialization: the kind of start.
+        biases: whether starts of PyTorch have its biases.
+        scale: the scale of the initialization.
+        options: those of `gradient_descent`, such as `record_every`.
+
+    Returns:
+        The `Run`.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    run = dl.train(dl.Problem.from_data(X, X @ np.ones(3)), depth=3)
+    assert run.status == "converged"
+    ```
+    """
+    if depth is None and (target is not None or isinstance(problem, Problem | Reading)):
+        y, depth = None, y
+    reading = None
+    if not isinstance(problem, Problem):
+        given = isinstance(problem, Reading)
+        scaled = {"standardize": standardize, "scale_targets": standardize}
+        reading = problem if given else read_data(problem, y, target, task=task, **scaled)
+        problem = reading.problem
+    share_compiled_code()  # compilation often takes longer than training
+    start, batches = jax.random.split(jax.random.key(whole_number("seed", seed, minimum=0)))
+    kind: Any = {"depth": DEFAULT_DEPTH if depth is None else depth, "width": width}
+    kind |= {"initialization": initialization, "biases": biases, "scale": scale}
+    network = starting_network(problem, start, **kind)
+    if learning_rate == "auto" and initialization in TRIED_STARTS and "first_rate" not in options:
+        options["first_rate"] = advise_start(
+            problem, optimizer=optimizer, seed=seed, **kind
+        ).learning_rate
+    run = descend(
+        problem, network, learning_rate, steps, optimizer=optimizer, key=batches, **options
+    )
+    return run if reading is None else replace(run, preparation=reading.preparation)
+
+
+def descend(
+    problem: Problem,
+    network: Network,
+    learning_rate: Any,
+    steps: int,
+    *,
+    optimizer: TrainingSpec | None = None,
+    key: Any = None,
+    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
+    tolerance: float = TOLERANCE,
+    first_rate: float | None = None,
+    **options: Any,
+) -> Run:
+    """Run gradient descent at a given rate, or for "auto" at the advised one, halved on divergence.
+
+    Rates are in the units of the optimizer's loss; `first_rate` replaces the advised rate.
+    `run.evidence["halvings"]` counts how often an automatic rate was halved, which happens if the
+    start is far sharper than the solution. `announce` is called before each attempt with its rate
+    and the previous, diverged run (None at first). Unless `options` contain `gap` or `loss_target`,
+    a run ends when R is within `tolerance` of its value at the minimum (`goal`); with weight decay,
+    it takes all steps if the linear map then differs from that of the minimum.
+    """
+    chosen = optimizer or TrainingSpec()
+    rates = [learning_rate]
+    if isinstance(learning_rate, str) and learning_rate == "auto":
+        if first_rate is None:
+            advice = advise(problem, network.depth, chosen, readout=network.readout)
+            first_rate = advice.learning_rate
+        rates = [first_rate / 2**halvings for halvings in range(MAX_HALVINGS + 1)]
+    minimum = _known_minimum(problem, network, chosen)
+    own_goal = {"gap", "loss_target"} & options.keys()
+    if not own_goal and minimum is None and not problem.has_minimizer:
+        # then every row of classes that can be separated is classified correctly
+        options["gap"] = math.log(2) / problem.samples
+    elif not own_goal and (minimum is not None or not chosen.weight_decay):
+        options["gap"] = goal(problem, minimum, tolerance)
+    settings = chosen.settings(problem, key)
+    factor = chosen.rate_factor(problem)
+
+    def descent(rate: float) -> Run:
+        return gradient_descent(problem, network, rate * factor, steps, **settings, **options)
+
+    run = None
+    for rate in rates:
+        announce(rate, run)
+        run = descent(rate)
+        if run.status != "diverged":
+            break
+    assert run is not None
+    if minimum is not None and not own_goal and run.status != "diverged":
+        if not _reached_minimum(problem, run, minimum) and options.pop("gap") is not None:
+            run = descent(rate)
+        if _reached_minimum(problem, run, minimum):
+            run = replace(run, status="converged")
+    return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
+
+
+def _known_minimum(
+    problem: Problem, network: Network, optimizer: TrainingSpec
+) -> DecayedMinimum | None:
+    """Return the minimum with weight decay (X-9, X-15), or None without one or if it is unknown."""
+    if not optimizer.weight_decay or problem.loss == "softmax":
+        return None
+    return decayed_minimum(problem, network.depth, optimizer.decay(problem), network.readout)
+
+
+def _reached_minimum(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
+    """Return whether the linear map is that of the minimum.
+
+    R alone is not enough: it can pass its value at the minimum earlier. The weights themselves may
+    differ, because directions outside the span of the samples decay only at the slow rate ηλ.
+    """
+    apart = as_columns(np.asarray(run.network.product) - minimum.product, problem.outputs)
+    if problem.loss != "squared":
+        X, _ = problem.require_data("the predictions")
+        size = np.linalg.norm(X @ minimum.product.T)
+        return bool(np.linalg.norm(X @ apart) ** 2 <= MAP_TOLERANCE * max(size**2, 1.0))
+    eigenvalues, vectors, _ = problem.spectrum
+    distance = eigenvalues @ np.sum((vectors.T @ apart) ** 2, axis=1)
+    return bool(distance <= MAP_TOLERANCE * problem.zero_gap)
+
+
+def goal(
+    problem: Problem, minimum: DecayedMinimum | None, tolerance: float = TOLERANCE
+) -> float | None:
+    """Return the gap R − R_min at which training ends, slightly above that of the minimum.
+
+    Return None if the minimum is the zero network: networks far from zero can have the same risk.
+    """
+    if minimum is not None and minimum.collapsed:
+        return None
+    there = 0.0 if minimum is None else max(minimum.risk - problem.minimal_risk, 0.0)
+    return there + tolerance * (problem.zero_gap - there)
+
+
+# --- predictions of the theory and their comparison with a run -----------------------------------
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Whether training can settle at a learning rate, and at which sharpness (FM-crit)."""
+
+    learning_rate: float
+    critical_learning_rate: float
+    """The rate above which no minimizer is stable with this optimizer and loss."""
+    largest_stable_sharpness: float
+    """The sharpness above which minimizers of R are unstable for full-batch descent: 2/η, or
+    (2 + 2β)/η with momentum."""
+    minimal_sharpness: float
+    """S_min (X-2, X-7)."""
+    balanced_sharpness: float
+    """S_bal (X-3), the sharpness where small initializations end."""
+    settles: bool
+    """Whether training can settle at all; on batches, only if the data can be interpolated."""
+    bounded: bool
+    """Whether S_min and the largest stable sharpness bound the sharpness of R at the end."""
+    passing: bool = False
+    """Whether the critical rate concerns only the last steps, as for Adam, which comes close to
+    solutions above it without staying there."""
+    remarks: tuple[str, ...] = ()
+    """Remarks on this optimizer and these data."""
+
+    @property
+    def can_settle(self) -> bool:
+        """Whether any minimizer is stable."""
+        return self.settles and not self.learning_rate > self.critical_learning_rate
+
+    def __str__(self) -> str:
+        rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
+        if self.learning_rate > self.critical_learning_rate and self.passing:
+            return (
+                f"learning rate {rate} is above the critical {critical}: training comes close to a "
+                "solution, but does not stay there"
+            )
+        if self.learning_rate > self.critical_learning_rate:
+            return (
+                f"learning rate {rate} is above the critical {critical}: from almost no start does "
+                "training settle"
+            )
+        if math.isnan(self.critical_learning_rate):
+            return f"none: there is no critical rate to compare the learning rate {rate} with"
+        below = f"learning rate {rate} is below the critical {critical}: training can settle"
+        if not self.settles:
+            return f"{below} only while the rate is lowered (the data cannot be interpolated)"
+        if not self.bounded:
+            return below
+        return (
+            f"{below}, at a sharpness between S_min = {self.minimal_sharpness:.4g} and the largest "
+            f"stable one, {self.largest_stable_sharpness:.4g}"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the prediction was right: True, False, or None if the run does not decide it."""
+
+    came_true: bool | None
+    reason: str
+
+    def __str__(self) -> str:
+        word = {True: "it was right", False: "it was wrong", None: "the run does not decide"}
+        return f"{word[self.came_true]}: {self.reason}"
+
+
+def predict(
+    problem: Problem, network: Network, learning_rate: float, optimizer: TrainingSpec | None = None
+) -> Prediction:
+    """Predict the outcome of training from this network at this learning rate.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.training import predict
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X @ np.ones(5))
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
+    assert not predict(problem, net, learning_rate=10.0).can_settle
+    ```
+    """
+    chosen, L, readout = optimizer or TrainingSpec(), network.depth, network.readout
+    hidden = min(network.widths[1:-1], default=None)
+    biased = network.biases is not None
+    advice = advise(problem, L, chosen, readout=readout, width=hidden, biases=biased)
+    limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
+    plain = limit / (learning_rate * chosen.loss_factor(problem))
+    radius = chosen.radius(problem)  # S(1 + ρS) is at most the plain limit (X-23)
+    full = chosen.batches(problem) is None
+    return Prediction(
+        learning_rate=learning_rate,
+        critical_learning_rate=advice.critical_learning_rate,
+        largest_stable_sharpness=2 * plain / (1 + math.sqrt(1 + 4 * radius * plain)),
+        minimal_sharpness=advice.minimal_sharpness,
+        balanced_sharpness=advice.balanced_sharpness,
+        settles=advice.settles or (full and problem.has_minimizer),
+        bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
+        passing=chosen.adaptive,
+        remarks=advice.remarks,
+    )
+
+
+def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
+    """Compare a finished run, and the sharpness where it ended, with the prediction."""
+    sharp = f"sharpness {end.value:.4g}"
+    if prediction.passing or math.isnan(prediction.critical_learning_rate):
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        return Verdict(None, f"{outcome}; nothing was predicted that a run could refute")
+    if run.status != "converged":
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        if not prediction.can_settle:
+            return Verdict(True, outcome)
+        advice = "pass more steps" if run.status == "stopped" else "pass a smaller learning rate"
+        return Verdict(None, f"{outcome}; being able to settle is no promise, {advice}")
+    outcome = f"training settled after {run.steps} steps at {sharp}"
+    if not prediction.can_settle:
+        return Verdict(False, outcome)
+    if not prediction.bounded:
+        return Verdict(True, outcome)
+    limit, least = prediction.largest_stable_sharpness, prediction.minimal_sharpness
+    if end.value - end.error > limit:
+        passing = "it came close to a solution that it would leave again"
+        return Verdict(None, f"{outcome}, above the largest stable one, {limit:.4g}: {passing}")
+    if end.value + end.error < least * (1 - FLATTEST_MARGIN):
+        return Verdict(False, f"{outcome}, below S_min = {least:.4g}")
+    return Verdict(True, f"{outcome}, {end.value / limit:.0%} of the largest stable one")
+
+
+# --- training on a table -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """Results of a finished training: the run, its scores, and the learned formula."""
+
+    reading: Reading
+    spec: TrainingSpec
+    initialization: str
+    run: Run
+    learning_rate: float
+    """The learning rate that was used, in the units of the loss of `spec`."""
+    halvings: tuple[tuple[float, int], ...]
+    """Learning rates that diverged, each with the number of steps taken."""
+    prediction: Prediction
+    verdict: Verdict
+    sharpness: float
+    scores: tuple[Score, ...]
+    left_out: LeftOutScores | None
+
+    @property
+    def done(self) -> bool:
+        """Whether training settled, or took all steps where it is not expected to settle."""
+        settling = self.prediction.settles and not self.prediction.passing
+        return self.run.status == "converged" or (self.run.status == "stopped" and not settling)
+
+    @property
+    def separable(self) -> bool:
+        """Whether the risk has no minimizer, since a hyperplane separates classes (X-16)."""
+        return not self.reading.problem.has_minimizer and not self.spec.weight_decay
+
+    @property
+    def optimizer(self) -> str:
+        """Description of the optimizer and the loss."""
+        return self.spec.described(self.reading.problem.loss)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks on this optimizer and these data."""
+        problem, prepared = self.reading.problem, self.reading.preparation
+        condition = problem.condition_number if problem.has_minimizer else math.nan
+        found = conditioning(condition, standardized=prepared.standardized)
+        return (*self.prediction.remarks, *found)
+
+    @property
+    def formulas(self) -> list[tuple[str, list[float], float]]:
+        """Each output with its coefficients and intercept, in the units of the table."""
+        prepared = self.reading.preparation
+        coefficients, intercepts = prepared.in_table_units(*fitted(self.run.network))
+        each = np.broadcast_to(intercepts, len(coefficients.T)).tolist()
+        return list(zip(prepared.outputs, coefficients.T.tolist(), each, strict=True))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values under the names that `deeplin train --json` and saved runs use."""
+        run, prepared, left = self.run, self.reading.preparation, self.left_out
+        outputs, coefficients, intercepts = zip(*self.formulas, strict=True)
+        values = {
+            "halvings": self.halvings,
+            "inputs": [column.label for column in prepared.inputs],
+            "columns": [(column.name, column.category) for column in prepared.inputs],
+            "targets": prepared.targets,
+            "classes": prepared.classes,
+            "outputs": outputs,
+            "status": str(run.status),
+            "steps": int(run.steps),
+            "done": self.done,
+            "separable": self.separable,
+            "optimizer": self.optimizer,
+            "initialization": self.initialization,
+            "learning_rate": self.learning_rate,
+            "risk": float(run.evidence["risk"]),
+            "minimal_risk": self.reading.problem.minimal_risk,
+            "scores": self.scores,
+            "sharpness": self.sharpness,
+            "coefficients": coefficients,
+            "intercepts": intercepts,
+            "data": self.reading.notes,
+            "advice": self.remarks,
+            "critical_learning_rate": self.prediction.critical_learning_rate,
+            "minimal_sharpness": self.prediction.minimal_sharpness,
+            "balanced_sharpness": self.prediction.balanced_sharpness,
+            "prediction": str(self.prediction),
+            "verdict": str(self.verdict),
+            "came_true": self.verdict.came_true,
+            "left_out": left and asdict(left),
+        }
+        if not prepared.classes:
+            values["r_squared"] = {score.target: score.network for score in self.scores}
+            values["r_squared_at_best"] = {score.target: score.linear for score in self.scores}
+            if left is not None:
+                kinds = {"network": "network", "least_squares": "linear"}
+                values["left_out"] |= {
+                    name: {score.target: getattr(score, kind) for score in left.scores}
+                    for name, kind in kinds.items()
+                }
+        return plain_values(values)
+
+
+def train_on_table(
+    reading: Reading,
+    spec: TrainingSpec,
+    *,
+    start: Mapping[str, Any],
+    learning_rate: float | str,
+    steps: int,
+    seed: int,
+    folds: bool,
+    first_rate: float | None = None,
+    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
+    watch: Callable | None = None,
+) -> TrainingReport:
+    """Train on a table, compare with the prediction, and score the network on rows left out.
+
+    `start` holds the options of `starting_network`, and `first_rate` replaces the advised rate. If
+    `folds` is true and no rows are held out, the network is scored by 5-fold cross-validation.
+    `announce` and `watch` are those of `descend`.
+    """
+    problem, prepared = reading.problem, reading.preparation
+    how: dict[str, Any] = {"optimizer": spec, "seed": seed, **start}
+    hidden = default_width(problem) if start["width"] is None else start["width"]
+    widths = (problem.dimension, *[hidden] * (start["depth"] - 1), problem.outputs)
+    records = max(
+        2, min(MAX_RECORDED_NUMBERS // sum(a * b for a, b in pairwise(widths)), MAX_RECORDS)
+    )
+    halvings: list[tuple[float, int]] = []
+
+    def announced(rate: float, diverged: Run | None) -> None:
+        if diverged is not None:
+            halvings.append((2 * rate, int(diverged.steps)))
+        announce(rate, diverged)
+
+    run = train(
+        reading,
+        learning_rate=learning_rate,
+        steps=steps,
+        announce=announced,
+        watch=watch,
+        record_every=steps // records | 1,  # odd, so that it shows both points of an orbit
+        **({} if first_rate is None else {"first_rate": first_rate}),
+        **how,
+    )
+    used = float(np.mean(np.asarray(run.learning_rate))) / spec.rate_factor(problem)
+    prediction = predict(problem, run.network, used, spec)
+    end = sharpness(problem, run.network)
+
+    def fit(part: Problem) -> tuple[Any, Any]:
+        """Return what the same training learns from other rows."""
+        return fitted(train(part, learning_rate=used, steps=int(run.steps), **how).network)
+
+    left = None
+    if run.status != "diverged" and reading.held_out is not None:
+        left = score_rows(problem, prepared.targets, run.network, *reading.held_out)
+    elif run.status != "diverged" and folds:
+        left = cross_validate(problem, prepared, fit, seed=seed)
+    return TrainingReport(
+        reading=reading,
+        spec=spec,
+        initialization=start["initialization"],
+        run=run,
+        learning_rate=used,
+        halvings=tuple(halvings),
+        prediction=prediction,
+        verdict=judge(prediction, run, end),
+        sharpness=float(end.value),
+        scores=scores_on_training(problem, prepared.targets, *fitted(run.network)),
+        left_out=left,
+    )
