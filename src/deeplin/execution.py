@@ -13,7 +13,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,6 +53,12 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
     try:
         for context, part in zip(contexts, parts, strict=True):  # Ctrl-C may come already here
             futures.append(pool.submit(context.run, function, part))
+        unfinished = set(futures)
+        while unfinished:
+            # Bounded, because a signal that comes just before a wait is handled only after it.
+            done, unfinished = wait(unfinished, timeout=1, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
         return [future.result() for future in futures]
     finally:
         for future in futures:

@@ -63,11 +63,14 @@ class Result:
 
 
 def compute(function: Callable[[Unit], Rows], name: str, unit: Unit) -> Result:
-    """Compute a unit and return its result, also if it raises an exception."""
-    started = time.perf_counter()
+    """Compute a unit and return its result, also if it raises an exception.
+
+    Its seconds are those of the processor: other programs on the machine do not change them.
+    """
+    started = time.process_time()
     try:
         rows = function(unit)
-        return Result(name, to_parquet(rows, name, time.perf_counter() - started))
+        return Result(name, to_parquet(rows, name, time.process_time() - started))
     except Exception as error:
         return Result(name, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
