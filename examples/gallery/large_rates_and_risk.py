@@ -3,8 +3,8 @@ Do large learning rates reduce the risk?
 ========================================
 
 With fewer samples than inputs, training never changes what the start adds in directions that the
-data do not span. The upper layers multiply it, and their size is at most what the sharpness allows:
-larger learning rates bound the added risk (X-35).
+data do not span. The upper layers multiply it, and their size is at most what the sharpness allows.
+So a larger learning rate has a smaller bound on the added risk (X-35).
 """
 
 import jax
@@ -23,7 +23,7 @@ keys = jax.random.split(jax.random.key(0), 500)
 starts = dl.initialize.gaussian(keys, widths=(d, 10, 10, 1), scale=0.3)
 
 # %%
-# The risk beyond that of the minimum-norm solution, its law, and the two bounds.
+# The risk beyond that of the minimum-norm solution, its law, and its bound.
 least = float(population.risk(problem.optimum))
 rates = dl.critical_learning_rate(problem, depth) * np.array([0.02, 0.1, 0.3, 0.6])
 measured, law, by_rate = [], [], []

@@ -34,11 +34,11 @@ scaled = [
 ]
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained", sharey=True)
-axes[0].plot(ratios, sharpness)
-axes[0].set(xlabel="ratio between the rates of neighboring layers", xscale="log", ylim=(0, 3.2))
-axes[0].set_ylabel("largest eigenvalue of the step at the best minimizer")
+axes[0].plot(ratios[::4], sharpness[::4], "o", label="rates r : 1 : 1/r")
+axes[0].set(xlabel="ratio r of neighboring layers' rates", xscale="log", ylim=(0, 3.2))
+axes[0].set_ylabel("smallest preconditioned sharpness")
 axes[1].plot(means, scaled, "o-", label="rates 10 : 1 : 0.1")
-axes[1].set(xlabel="geometric mean of the rates over the critical rate")
+axes[1].set(xlabel="geometric mean over the critical rate")
 for ax in axes:
     ax.axhline(2, color="black", linestyle=":", label="limit of stability")
     ax.legend()

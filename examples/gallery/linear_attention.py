@@ -22,15 +22,16 @@ print(f"critical learning rate: {critical:.2f}")
 # Eight heads (hidden units) from a small start, below and above the critical rate.
 keys = jax.random.split(jax.random.key(0), 20)
 networks = dl.initialize.gaussian(keys, widths=(16, 8, 1), scale=0.05)
+fig, ax = plt.subplots(layout="constrained")
 for share in (0.5, 0.95, 1.05):
-    run = dl.gradient_descent(problem, networks, share * critical, 20_000, record=["risk"])
+    run = dl.gradient_descent(
+        problem, networks, share * critical, 20_000, record_every=1, record=["risk"]
+    )
     gap = np.median(run.evidence["gap"])
     print(f"{share} × critical: median risk above the least {gap:.1e}")
-    plt.plot(run.records["step"] + 1, run.records["risk"].mean(axis=1), label=f"{share} × critical")
+    ax.plot(run.records["step"] + 1, run.records["risk"].mean(axis=1), label=f"{share} × critical")
 
-plt.axhline(problem.minimal_risk, color="black", linestyle=":", label="least risk")
-plt.xscale("log")
-plt.xlabel("step + 1")
-plt.ylabel("risk, mean of 20 starts")
-plt.legend()
+ax.axhline(problem.minimal_risk, color="black", linestyle=":", label="least risk")
+ax.set(xlabel="step + 1", ylabel="risk, mean of 20 starts", xscale="log")
+ax.legend()
 plt.show()

@@ -2,7 +2,7 @@
 Does depth help to complete a matrix?
 =====================================
 
-A matrix of rank 2 is observed at 40 % of its entries. One layer leaves the hidden entries at their
+A matrix of rank 2 is observed at 40% of its entries. One layer leaves the hidden entries at their
 start. Products of layers that start small prefer matrices of low rank, without any penalty.
 """
 
@@ -36,6 +36,5 @@ for depth, (error, loss) in final.items():
 axes[0].axhline(zero, color="black", linestyle=":", label="predicting zero")
 axes[0].set(xlabel="step", ylabel="error on hidden entries", yscale="log")
 axes[1].set(xlabel="index", ylabel="singular value of the product")
-for ax in axes:
-    ax.legend()
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
 plt.show()

@@ -41,7 +41,7 @@ print(f"critical rate {critical:.6f}, first doubling {doubling:.7f}")
 print(f"the orbit's formula and {two.sum()} simulated rates differ by at most {error:.1e}")
 
 fig, ax = plt.subplots(layout="constrained")
-ax.plot(rates, products.T, ",", color="tab:blue")
+ax.plot(rates, products.T, ".", color="tab:blue", markersize=0.7)
 ax.plot([], [], "o", color="tab:blue", markersize=3, label="iterates")
 for low_or_high in (min, max):
     values = [low_or_high(orbit.products) if orbit else np.nan for orbit in orbits]

@@ -40,8 +40,8 @@ for loss, y in targets.items():
     print(f"{loss:8s} critical rate {critical:5.3f}; settled: {shown}")
 
 fig, ax = plt.subplots(layout="constrained")
-for (loss, values), marker in zip(settled.items(), "osD^", strict=True):
-    ax.plot(shares, values, marker + "-", label=loss)
+for (loss, values), size in zip(settled.items(), (13, 10, 7, 4), strict=True):
+    ax.plot(shares, values, "o-", markersize=size, fillstyle="none", label=loss)
 ax.axvline(1, color="black", linestyle=":", label="critical rate")
 ax.set(xlabel="learning rate over the critical rate", ylabel="share of runs that settle")
 ax.legend()

@@ -20,7 +20,7 @@ for L, value in critical.items():
 
 # %%
 # The norm of the best product against λ, in units of ‖w*‖.
-decays = np.geomspace(1e-3, 1, 60)
+decays = np.geomspace(0.02, 1, 400)
 size = np.linalg.norm(problem.optimum)
 norms = {
     L: [np.linalg.norm(dl.theory.decayed_minimum(problem, L, d).product) / size for d in decays]

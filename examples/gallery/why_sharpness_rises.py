@@ -38,6 +38,6 @@ steps = run.records["step"]
 fig, ax = plt.subplots(layout="constrained")
 ax.plot(steps, measured, label="measured sharpness")
 ax.plot(steps, formula, "--", label="balanced layers with the same product (X-3)")
-ax.set(xlabel="step", ylabel="sharpness", yscale="log")
+ax.set(xlabel="step", ylabel="sharpness", xlim=(0, 800), yscale="log")
 ax.legend()
 plt.show()

@@ -37,7 +37,9 @@ for width, measured, expected in zip(widths, added, law, strict=True):
     print(f"width {width:9,d}: added risk {measured.mean():.4f} ± {error:.4f}, law {expected:.4f}")
 
 fig, ax = plt.subplots(layout="constrained")
-ax.errorbar(widths, np.mean(added, axis=1), np.std(added, axis=1), fmt="o", label="20 starts")
+ax.errorbar(
+    widths, np.mean(added, axis=1), np.std(added, axis=1), fmt="o", label="20 starts (± std)"
+)
 ax.plot(widths, law, "--", label="law (X-25)")
 ax.set(xlabel="width", ylabel="risk that the start adds", xscale="log", yscale="log")
 ax.legend()

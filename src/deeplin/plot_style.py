@@ -127,7 +127,7 @@ FEW = 3
 
 def nested(index: int, **style: Any) -> dict[str, Any]:
     """Return the style of a curve that stays visible where the following ones lie on it."""
-    return series(index, markersize=8 - index, linewidth=3 - 0.4 * index, **style)
+    return series(index, markersize=10 * 0.74**index, linewidth=4 * 0.7**index, **style)
 
 
 def name_once(ax: Axes, label: str, **style: Any) -> None:

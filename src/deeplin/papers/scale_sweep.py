@@ -267,7 +267,8 @@ def sharpness_panel(
     """Return panel b of a figure, with options of `plot_sharpness`."""
     axes = {"xlabel": xlabel, "ylabel": "Sharpness", "yscale": "log"}
     plot = partial(plot_sharpness, **options)
-    return define_panel(name, study, plot, answers, axes=axes, legend="below", ours=ours)
+    place: dict[str, Any] = {"axes": axes, "plain": ("y",), "legend": "below"}
+    return define_panel(name, study, plot, answers, ours=ours, **place)
 
 
 def divergence_panel(name: str, study: Study, xlabel: str = SCALE) -> Panel:
