@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import pickle
 import sys
 import textwrap
 import types
@@ -28,7 +29,7 @@ import numpy as np
 
 from deeplin.errors import InputError
 
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict)
 CODE = ("code", "consts", "names", "varnames", "freevars", "cellvars", "flags")
 """Attributes of a code object that stand for a source that cannot be read."""
 
@@ -53,12 +54,12 @@ def dependencies(function: types.FunctionType) -> dict[str, str]:
     ```
     """
     found = _Dependencies()
-    found.describe(function, function.__name__)
+    found.digest(function, function.__name__)
     return found.hashes
 
 
 class _Dependencies:
-    """Hashes by name; `describe` adds those of the functions and classes in a value."""
+    """Hashes by name; `digest` adds those of the user's functions and classes in a value."""
 
     def __init__(self):
         self.hashes: dict[str, str] = {}
@@ -66,70 +67,23 @@ class _Dependencies:
         """Functions and classes by id; kept so that no id is used twice."""
         self._read: set[tuple[int, str]] = set()
         """Globals that were read: the id of their namespace, and their name."""
-        self._inside: list[Any] = []
-        """Values that contain the one being described."""
 
-    def describe(self, value: Any, name: str) -> str:
-        """Return a text that is the same for equal values; `name` is that of the global."""
-        kind = type(value)
-        if kind in PLAIN:
-            return f"{kind.__name__} {value!r}"
-        if any(value is outer for outer in self._inside):
-            return "a value that contains itself"
-        self._inside.append(value)
+    def digest(self, value: Any, name: str) -> str:
+        """Return a hash that is the same for equal values; `name` is that of the global."""
+        content = hashlib.blake2b(digest_size=12)
         try:
-            return self._describe(value, name)
+            _ValuePickler(types.SimpleNamespace(write=content.update), self, name).dump(value)
         except InputError:
             raise
         except Exception as error:  # objects may raise anything when they are taken apart
             raise InputError(
-                f"the function depends on {name}, a {kind.__name__}, which cannot be compared with "
-                f"that of an earlier call ({error}); pass what it needs of it as an argument, or "
-                "make it inside the function."
+                f"the function depends on {name}, a {type(value).__name__}, which cannot be "
+                f"compared with that of an earlier call ({error}); pass what it needs of it as an "
+                "argument, or make it inside the function."
             ) from error
-        finally:
-            self._inside.pop()
+        return content.hexdigest()
 
-    def _describe(self, value: Any, name: str) -> str:
-        module = str(getattr(value, "__module__", ""))
-        qualified = str(getattr(value, "__qualname__", ""))
-        if isinstance(value, types.ModuleType):
-            return f"module {value.__name__} {_version(value.__name__)}"
-        if (isinstance(value, type) or is_named(value)) and not _is_own(module):
-            return f"{module}.{qualified} {_version(module)}"
-        if isinstance(value, type | types.FunctionType) and _is_own(module):
-            self._add(value)
-            return f"{kind_of(value)} {qualified}"
-        if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd(0.1)
-            captured = [self.describe(part, name) for _, part in _captured(value)]
-            return f"{module}.{qualified} {_version(module)} {captured}"
-        if isinstance(value, types.CodeType):
-            return self.describe([getattr(value, f"co_{part}") for part in CODE], name)
-        if hasattr(value, "__wrapped__"):  # by jax.jit, functools.cache, …
-            return f"{kind_of(value)} of {self.describe(value.__wrapped__, name)}"
-        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            value = jax.random.key_data(value)
-        if isinstance(value, np.ndarray | jax.Array) and value.dtype != object:
-            array = np.ascontiguousarray(value)
-            return f"array {array.dtype} {array.shape} {_hash(array.tobytes())}"
-        if type(value) is list or type(value) is tuple:
-            return f"{kind_of(value)} {[self.describe(part, name) for part in value]}"
-        if isinstance(value, set | frozenset):
-            return f"{kind_of(value)} {sorted(self.describe(part, name) for part in value)}"
-        if isinstance(value, dict | types.MappingProxyType):
-            pairs = [[self.describe(part, name) for part in item] for item in value.items()]
-            return f"{kind_of(value)} {sorted(pairs)}"
-        described = self.describe(type(value), name)
-        if dataclasses.is_dataclass(value):
-            fields = dataclasses.fields(cast(Any, value))
-            state = {field.name: getattr(value, field.name, None) for field in fields}
-        else:
-            state: Any = value.__reduce_ex__(4)
-            if isinstance(state, tuple):  # without iterators of a list's or a dictionary's items
-                state = [*state[:2], _without_caches(value, state[2:3]), *map(_listed, state[3:5])]
-        return f"{described} {self.describe(state, name)}"
-
-    def _add(self, value: Any) -> None:
+    def add(self, value: Any) -> None:
         """Add the hashes of a function or class of the user's, and of what it names."""
         if id(value) in self._known:
             return
@@ -137,16 +91,15 @@ class _Dependencies:
         name = value.__qualname__
         parts = [_source(value) or ""]
         if isinstance(value, type):
-            parts += [self.describe(base, name) for base in value.__bases__]
+            parts += [self.digest(base, name) for base in value.__bases__]
             for attribute, member in sorted(vars(value).items()):
-                if isinstance(member, (*PLAIN, list, tuple, dict, np.ndarray)):
-                    if not attribute.startswith("__"):
-                        parts.append(f"{attribute} {self.describe(member, name)}")
-                elif function := _function_of(member):
+                if function := _function_of(member):
                     parts += self._named_by(function)
+                elif isinstance(member, (*PLAIN, np.ndarray)) and not attribute.startswith("__"):
+                    parts.append(f"{attribute} {self.digest(member, name)}")
         else:
             if not parts[0]:
-                parts.append(self.describe(value.__code__, name))
+                parts.append(self.digest(value.__code__, name))
             parts += self._named_by(value)
         self._record(name, "".join(parts))
 
@@ -157,26 +110,62 @@ class _Dependencies:
             if (id(space), key) not in self._read:
                 self._read.add((id(space), key))
                 value = space[key]
-                described = self.describe(value, key)
+                digest = self.digest(value, key)
                 if not isinstance(value, type | types.FunctionType):
-                    self._record(key, described)
+                    self._record(key, digest)
         return [
-            f"{key} {self.describe(value, f'{key} of {name}')}"
-            for key, value in _captured(function)
+            f"{key} {self.digest(value, f'{key} of {name}')}" for key, value in _captured(function)
         ]
 
     def _record(self, name: str, text: str) -> None:
         """Record a hash; things of the same name in several modules share one."""
-        self.hashes[name] = _hash((self.hashes.get(name, "") + text).encode())
+        self.hashes[name] = self.digest(self.hashes.get(name, "") + text, name)
 
 
-def kind_of(value: Any) -> str:
-    """Return the name of the type of a value."""
-    return type(value).__qualname__
+class _ValuePickler(pickle.Pickler):
+    """Pickles equal values to equal bytes, whether or not they share parts."""
 
+    def __init__(self, file: Any, found: _Dependencies, name: str):
+        super().__init__(file, protocol=5)
+        self.fast = True  # no references to earlier parts
+        self._found, self._name = found, name
 
-def _hash(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=12).hexdigest()
+    def persistent_id(self, value: Any) -> Any:
+        """Return what is pickled in place of a value; None for the value itself."""
+        if type(value) in PLAIN:
+            return None
+        module = str(getattr(value, "__module__", ""))
+        qualified = str(getattr(value, "__qualname__", ""))
+        if isinstance(value, types.ModuleType):
+            return "module", value.__name__, _version(value.__name__)
+        if (isinstance(value, type) or is_named(value)) and not _is_own(module):
+            return module, qualified, _version(module)
+        if isinstance(value, type | types.FunctionType) and _is_own(module):
+            self._found.add(value)
+            return type(value).__qualname__, qualified
+        if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd(0.1)
+            return module, qualified, _version(module), list(_captured(value))
+        if isinstance(value, types.CodeType):
+            return "code", [getattr(value, f"co_{part}") for part in CODE]
+        if hasattr(value, "__wrapped__"):  # by jax.jit, functools.cache, …
+            return type(value).__qualname__, value.__wrapped__
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return "key", jax.random.key_data(value)
+        if isinstance(value, set | frozenset):  # their order differs between processes
+            return "set", sorted(self._found.digest(part, self._name) for part in value)
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        """Leave out of the state of an object what a `cached_property` has computed."""
+        if dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(cast(Any, value))
+            return type(value), (), {it.name: getattr(value, it.name, None) for it in fields}
+        members = {name: it for base in type(value).__mro__ for name, it in vars(base).items()}
+        cached = {n for n, it in members.items() if isinstance(it, functools.cached_property)}
+        if not cached:
+            return NotImplemented
+        make, arguments, state, *rest = value.__reduce_ex__(4)
+        return make, arguments, {n: it for n, it in state.items() if n not in cached}, *rest
 
 
 def _source(value: Any) -> str | None:
@@ -227,23 +216,6 @@ def _globals_read(code: types.CodeType, space: dict[str, Any]) -> Iterator[tuple
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _globals_read(constant, space)
-
-
-def _without_caches(value: Any, state: Any) -> Any:
-    """Return the state of an object without what a `cached_property` has computed."""
-    names = {
-        name
-        for base in type(value).__mro__
-        for name, member in vars(base).items()
-        if isinstance(member, functools.cached_property)
-    }
-    if names and state and isinstance(state[0], dict):
-        return {name: part for name, part in state[0].items() if name not in names}
-    return state
-
-
-def _listed(items: Any) -> Any:
-    return None if items is None else list(items)
 
 
 def is_named(value: Any) -> bool:
