@@ -429,7 +429,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
                 problem, self.depth, momentum=self.momentum
             )
         if self.solver == "closed_form":  # the last iterate separates separable classes
-            from deeplin.problems.linear_maps import as_columns  # its package imports JAX
+            from deeplin.problems.problem import as_columns  # its package imports JAX
 
             return balanced_factors(as_columns(problem.last_iterate, q), self.depth, width)
         automatic = self.initialization == "auto"

@@ -27,9 +27,9 @@ from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network, check_fits, host_arrays, products
 from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
+from deeplin.problems.best_of_rank import BestOfRank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.linear_maps import as_columns, as_map
-from deeplin.problems.reduced_rank import BestOfRank
+from deeplin.problems.problem import as_columns, as_map
 from deeplin.theory.benign_overfitting import Constants, Tail, flat_tail, spike
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values

@@ -28,8 +28,7 @@ from deeplin.networks import (
 from deeplin.networks.network import affine_columns, as_seen
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinear
-from deeplin.problems.linear_maps import as_columns
-from deeplin.problems.problem import LeastSquares, Risk
+from deeplin.problems.problem import LeastSquares, Risk, as_columns
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None

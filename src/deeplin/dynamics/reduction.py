@@ -13,7 +13,7 @@ from deeplin.networks import Network, host_arrays, in_float64
 from deeplin.networks.network import check_fits
 from deeplin.networks.products import product
 from deeplin.problems import Problem
-from deeplin.problems.linear_maps import as_map
+from deeplin.problems.problem import as_map
 
 
 @dataclass(frozen=True, eq=False)

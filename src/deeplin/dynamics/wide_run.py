@@ -17,7 +17,7 @@ from deeplin.hessian import sharpness
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
 from deeplin.problems import Population, Problem, require_problem
-from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.problem import as_columns, as_map
 
 POWER_STEPS = 40
 INSIDE, OUTSIDE = 0, 1

@@ -33,7 +33,7 @@ from deeplin.networks import (
 from deeplin.networks.network import no_parameters
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
-from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.problem import as_columns, as_map
 
 
 def is_module(value: Any) -> bool:

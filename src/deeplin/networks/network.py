@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, shown
 from deeplin.networks import products
-from deeplin.problems.linear_maps import as_map
 from deeplin.problems.losses import ConvexLoss
-from deeplin.problems.problem import Problem, Risk, require_problem
+from deeplin.problems.problem import Problem, Risk, as_map, require_problem
 
 Loss = Callable[[PyTree], Array]
 """A user-defined loss, a function from the parameters to a number."""

@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from deeplin.errors import InputError, whole_number
-from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.best_of_rank import BestOfRank, Factors
+from deeplin.problems.factorizations import numerical_rank, thin_svd
 from deeplin.problems.losses import ConvexLoss, Softmax
-from deeplin.problems.moments import numerical_rank, thin_svd
 from deeplin.problems.newton import Coordinates, Fit, assembled, fit
-from deeplin.problems.problem import Problem, Spectrum
-from deeplin.problems.reduced_rank import BestOfRank, Factors
+from deeplin.problems.problem import Problem, Spectrum, as_columns, as_map
 
 
 class GeneralizedLinear(eqx.Module):

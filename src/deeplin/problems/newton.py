@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from deeplin.problems.factorizations import is_tall, solver, thin_svd
 from deeplin.problems.losses import ConvexLoss, Logistic, Softmax
-from deeplin.problems.moments import is_tall, solver, thin_svd
 
 NEWTON_STEPS = 500
 STEP_TOLERANCE = 1e-8

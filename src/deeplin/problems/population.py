@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deeplin.errors import InputError, finite_array, positive_number
-from deeplin.problems.linear_maps import as_columns, as_map
-from deeplin.problems.problem import Problem
+from deeplin.problems.problem import Problem, as_columns, as_map
 
 LARGEST_DENSE = 5000
 """Largest dimension for which a d×d matrix is formed implicitly."""

@@ -1,4 +1,8 @@
-"""A problem: the risk as a convex function of the product; least squares by its moments."""
+"""A problem: the risk as a convex function of the product; least squares by its moments.
+
+A linear map is (q, d), as W_L…W_1 is, or (d,) for one output; any leading axes are a batch. Inside
+the library maps are columns Θ = (W_L…W_1)ᵀ, (d, q), in which a batch multiplies without copies.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,29 @@ import numpy as np
 
 from deeplin.errors import InputError, finite_array, shown, whole_number
 from deeplin.markup import html_table
-from deeplin.problems.linear_maps import as_columns, as_map
+from deeplin.problems.best_of_rank import BestOfRank, Truncation, truncation
+from deeplin.problems.factorizations import is_tall, solver, thin_svd
 from deeplin.problems.losses import ConvexLoss, Loss, Squared, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
-    is_tall,
     joint_moments,
     merge_all,
     require_same_length,
     require_sizes,
-    solver,
-    thin_svd,
 )
-from deeplin.problems.reduced_rank import BestOfRank, Truncation, truncation
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
+
+
+def as_map(columns: Any) -> Any:
+    """Return columns (…, d, q) as linear maps, (…, q, d), or (…, d) for one output."""
+    return columns[..., 0] if columns.shape[-1] == 1 else columns.mT
+
+
+def as_columns(theta: Any, outputs: int) -> Any:
+    """Return linear maps, (…, q, d) or (…, d) for one output, as columns (…, d, q)."""
+    return theta[..., None] if outputs == 1 else theta.mT
 
 
 class Spectrum(NamedTuple):

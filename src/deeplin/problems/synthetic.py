@@ -16,8 +16,7 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
-from deeplin.problems.linear_maps import as_map
-from deeplin.problems.problem import Problem
+from deeplin.problems.problem import Problem, as_map
 
 __all__ = [
     "Synthetic",

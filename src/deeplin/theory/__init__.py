@@ -4,6 +4,7 @@ from deeplin.dynamics.optimizer import (
     stability_limit,
 )
 from deeplin.theory import bounds
+from deeplin.theory._added_risk import added_risk
 from deeplin.theory._learning_coefficient import learning_coefficient
 from deeplin.theory.benign_overfitting import (
     Constants,
@@ -40,7 +41,6 @@ from deeplin.theory.stochastic import (
     minimal_stochastic_sharpness,
     stochastic_sharpness,
 )
-from deeplin.theory.unseen_directions import added_risk
 from deeplin.theory.weight_decay import (
     critical_weight_decay,
     decayed_minimum,

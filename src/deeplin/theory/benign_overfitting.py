@@ -14,8 +14,8 @@ from scipy.special import ndtr
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
-from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import Factored
+from deeplin.problems.problem import as_map
 from deeplin.theory.ridgeless import dense_covariance, solve_covariance
 
 

@@ -31,9 +31,9 @@ from jaxtyping import Float
 from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
 
 from deeplin.problems import Problem
+from deeplin.problems.factorizations import numerical_rank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.linear_maps import as_map
-from deeplin.problems.moments import numerical_rank
+from deeplin.problems.problem import as_map
 
 Matrices = list[np.ndarray]
 

@@ -21,10 +21,10 @@ from deeplin.dynamics.optimizer import stability_limit
 from deeplin.errors import InputError, finite_array, require_size, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem, require_problem
+from deeplin.problems.best_of_rank import Truncation
+from deeplin.problems.factorizations import numerical_rank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.linear_maps import as_columns, as_map
-from deeplin.problems.moments import numerical_rank
-from deeplin.problems.reduced_rank import Truncation
+from deeplin.problems.problem import as_columns, as_map
 from deeplin.theory.gauge import (
     Form,
     Reduced,

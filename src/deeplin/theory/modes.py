@@ -38,7 +38,7 @@ from deeplin.errors import (
 from deeplin.hessian.operators import dense, gradients
 from deeplin.networks import Network, in_float64, products, risk_and_data
 from deeplin.problems import Problem
-from deeplin.problems.moments import numerical_rank
+from deeplin.problems.factorizations import numerical_rank
 from deeplin.theory.minimizers import is_white
 from deeplin.theory.roots import root
 

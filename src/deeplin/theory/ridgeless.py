@@ -11,13 +11,13 @@ from jaxtyping import Float
 
 from deeplin.errors import InputError, whole_number
 from deeplin.problems import Population
-from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import (
     LARGEST_DENSE,
     Covariance,
     Factored,
     covariance_dimension,
 )
+from deeplin.problems.problem import as_map
 from deeplin.theory.roots import root
 
 if TYPE_CHECKING:

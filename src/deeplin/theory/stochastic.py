@@ -17,7 +17,7 @@ from deeplin.errors import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
-from deeplin.problems.linear_maps import as_map
+from deeplin.problems.problem import as_map
 from deeplin.theory.minimizers import (
     architecture,
     flattest_minimizer,

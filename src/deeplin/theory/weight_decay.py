@@ -35,10 +35,10 @@ from deeplin.errors import InputError, positive_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.problems.factorizations import numerical_rank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.linear_maps import as_map
-from deeplin.problems.moments import numerical_rank
 from deeplin.problems.newton import fit
+from deeplin.problems.problem import as_map
 from deeplin.theory.minimizers import Architecture, architecture, balanced_factors, is_white
 from deeplin.theory.roots import root
 

@@ -25,7 +25,7 @@ from deeplin.networks.initialize import (
     start_by_name,
 )
 from deeplin.problems import Problem
-from deeplin.problems.linear_maps import as_columns
+from deeplin.problems.problem import as_columns
 from deeplin.tables.reading import Reading, read_data
 from deeplin.theory import decayed_minimum, stability_limit
 from deeplin.theory.minimizers import balanced_network

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Problem
+from deeplin.problems.best_of_rank import BestOfRank
 from deeplin.problems.losses import Loss
-from deeplin.problems.reduced_rank import BestOfRank
 from deeplin.theory import (
     balanced_sharpness,
     critical_learning_rate,

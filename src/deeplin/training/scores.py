@@ -13,7 +13,7 @@ from jaxtyping import Float
 from deeplin.errors import InputError
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.problems.linear_maps import as_columns
+from deeplin.problems.problem import as_columns
 from deeplin.tables.preparation import Preparation
 
 FOLDS = 5

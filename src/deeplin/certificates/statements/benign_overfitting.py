@@ -26,8 +26,8 @@ from deeplin.certificates.registry import (
 )
 from deeplin.networks import products
 from deeplin.networks.products import squared_distance
-from deeplin.problems.linear_maps import as_map
 from deeplin.problems.population import Factored
+from deeplin.problems.problem import as_map
 from deeplin.theory.benign_overfitting import (
     RiskBound,
     RiskSplit,

@@ -22,6 +22,7 @@ from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
 from deeplin.networks import Network, host_arrays, initialize, products
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+from deeplin.theory._added_risk import added_risk
 from deeplin.theory.benign_overfitting import (
     best_interpolant,
     degrees_of_freedom_bounds,
@@ -38,7 +39,6 @@ from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness, min
 from deeplin.theory.modes import balanced_mode, balanced_orbit, time_to_reach, two_layer_flow
 from deeplin.theory.ridgeless import ridgeless_risk
 from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
-from deeplin.theory.unseen_directions import added_risk
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
 from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 

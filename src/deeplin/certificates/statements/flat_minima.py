@@ -17,7 +17,7 @@ from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, stat
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, linear_risk, products
 from deeplin.networks.products import imbalance, layer_gradients, squared_distance
-from deeplin.problems.linear_maps import as_map
+from deeplin.problems.problem import as_map
 from deeplin.theory.critical_rate import logistic_descent
 from deeplin.theory.minimizers import (
     balanced_sharpness,

@@ -13,7 +13,7 @@ from deeplin.hessian import sharpness
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import backward_products, product
 from deeplin.problems import Population, Problem
-from deeplin.problems.linear_maps import as_map
+from deeplin.problems.problem import as_map
 from deeplin.theory.benign_overfitting import unseen_trace
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.problems.moments import numerical_rank
+from deeplin.problems.factorizations import numerical_rank
 
 TIE = 1e-9
 """Relative difference of singular values up to which they count as equal."""
