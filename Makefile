@@ -2,11 +2,15 @@
 PYTHON ?= python3
 # The files of the project are UTF-8, whatever the locale of the user.
 export PYTHONUTF8 := 1
+# Many processes import the same files; without .pyc files each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 STAMP := .venv/.ready
 BASE := .venv/.ready-base
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
+# Two contiguous halves, so that neighbors share their programs; who is done takes from the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 KILLS ?= 200
 TABLES ?= 10000
 RUNS ?= 1000
@@ -40,20 +44,20 @@ paper: $(BASE) ## reproduce every figure with the papers' full protocol (resumab
 	$(BIN)/deeplin reproduce --preset paper --workers $(WORKERS)
 
 test: setup ## the tests to run before a commit
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not extended"
+	$(PYTEST) -m "not extended"
 
 test-all: test ## those, and the extended ones: browser, PyTorch, documentation, kills
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m extended
+	$(PYTEST) -m extended
 
 torture: setup ## kill -9 small sweeps KILLS times (SEED), compare every table
 	$(BIN)/python tests/sweep/torture.py --kills $(KILLS) --seed $(SEED)
 
 fuzz: setup ## damaged inputs, true runs, fresh examples (TABLES= RUNS= CALLS= TRUE_RUNS= SEED= MINUTES=)
 	$(BIN)/python tests/fuzz --tables $(TABLES) --runs $(RUNS) --calls $(CALLS) --true_runs $(TRUE_RUNS) --seed $(SEED) --minutes $(MINUTES) --workers $(WORKERS)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --dist loadfile
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --dist worksteal
 
 coverage: setup ## the tests with the lines they reach: a table, and htmlcov/index.html
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=deeplin --cov-report=term --cov-report=html
+	$(PYTEST) --cov=deeplin --cov-report=term --cov-report=html
 
 lint: setup ## style, types, import order
 	$(BIN)/ruff check .

@@ -12,8 +12,9 @@ import functools
 import hashlib
 import os
 import platform
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,8 +36,14 @@ def thread_count() -> int:
 
 @functools.cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """Make the pool of this process: threads do not survive a fork."""
-    return ThreadPoolExecutor(thread_count(), thread_name_prefix=f"deeplin-{process}")
+    """Make the pool of this process: threads do not survive a fork.
+
+    Its threads start at once: the pool would lose sight of one that Ctrl-C interrupts in starting.
+    """
+    pool = ThreadPoolExecutor(thread_count(), thread_name_prefix=f"deeplin-{process}")
+    all_started = threading.Barrier(thread_count())
+    wait([pool.submit(all_started.wait) for _ in range(thread_count())])
+    return pool
 
 
 def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
@@ -48,11 +55,19 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
     if len(parts) < 2 or thread_count() == 1:
         return [function(part) for part in parts]
     contexts = [contextvars.copy_context() for _ in parts]
+    ended = threading.Event()
+
+    def run(part: Part) -> Result:
+        # Canceling would miss the future that Ctrl-C kept `submit` from returning.
+        if ended.is_set():
+            raise CancelledError
+        return function(part)
+
     pool = _pool(os.getpid())
     futures = []
     try:
-        for context, part in zip(contexts, parts, strict=True):  # Ctrl-C may come already here
-            futures.append(pool.submit(context.run, function, part))
+        for context, part in zip(contexts, parts, strict=True):
+            futures.append(pool.submit(context.run, run, part))
         unfinished = set(futures)
         while unfinished:
             # Bounded, because a signal that comes just before a wait is handled only after it.
@@ -61,8 +76,7 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
                 future.result()
         return [future.result() for future in futures]
     finally:
-        for future in futures:
-            future.cancel()  # no effect on finished ones
+        ended.set()
 
 
 def share_compiled_code() -> None:
