@@ -7,8 +7,8 @@ import signal
 from importlib.util import find_spec
 from pathlib import Path
 
-# Most of the time of the tests is spent on compiling, and each program runs briefly: simpler machine
-# code is ready sooner. The processes that tests start inherit this, so that their digits agree.
+# Most of the time of the tests is spent on compiling, and each program runs briefly: simpler
+# machine code is ready sooner. Processes that tests start inherit this, so that digits agree.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
