@@ -136,8 +136,8 @@ def test_the_prediction_is_judged_on_the_run(problem):
     found = judge(outside, run, end)
     assert found.came_true is None  # it was stopped before it left the solution again
     assert "above the largest stable one" in found.reason
-    flat = replace(below, minimal_sharpness=2 * float(end.value))
-    assert "below S_min" in judge(flat, run, end).reason
+    flat = replace(below.advice, minimal_sharpness=2 * float(end.value))
+    assert "below S_min" in judge(replace(below, advice=flat), run, end).reason
 
 
 def test_momentum_moves_the_critical_rate(problem):

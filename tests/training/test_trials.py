@@ -3,14 +3,14 @@
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
 import deeplin as dl
 from deeplin.networks.initialize import framework_layers
-from deeplin.training import TrainingSpec, try_starts
-from deeplin.training.trials import draw_starts
+from deeplin.training import TrainingSpec, starting_network, try_starts
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -40,7 +40,8 @@ def test_a_weak_signal_needs_a_far_smaller_rate_than_small_starts_do(starts):
     assert trials.learning_rate < advised / 5
     assert trials.learned == trials.starts
     assert try_starts(problem, 3, "xavier", biases=False) == trials
-    new = draw_starts("xavier", problem, np.random.default_rng(77), (8, 8, 8, 1), 24, biases=False)
+    keys = jax.random.split(jax.random.key(77), 24)
+    new = starting_network(problem, keys, depth=3, initialization="xavier", biases=False)
     run = dl.gradient_descent(problem, new, advised, 500)
     assert np.mean(run.status == "diverged") > 0.5
 
@@ -111,9 +112,8 @@ def test_biases_are_drawn_as_pytorch_draws_them(classes):
     problem = dl.Problem.from_data(X, X[:, 0])
     if classes:
         problem = dl.Problem.from_data(np.c_[X, np.ones(40)], X[:, 0] > 0, loss="logistic")
-    widths = (problem.dimension, 30, 1)
-    rng = np.random.default_rng(1)
-    nets = draw_starts("xavier", problem, rng, widths, 200, biases=True)
+    keys = jax.random.split(jax.random.key(1), 200)
+    nets = starting_network(problem, keys, depth=2, width=30, initialization="xavier")
     first = nets.weights[0][:, :, 5] if classes else nets.biases[0]
     assert np.abs(first).max() == pytest.approx(5**-0.5, rel=1e-3)
     assert np.var(first) == pytest.approx(1 / 15, rel=0.05)

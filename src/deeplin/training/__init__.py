@@ -6,7 +6,6 @@ from deeplin.training._train import (
     descend,
     judge,
     predict,
-    starting_network,
     train,
 )
 from deeplin.training.diagnosis import Diagnosis, diagnose
@@ -18,7 +17,7 @@ from deeplin.training.learning_rate import (
     separated_classes,
 )
 from deeplin.training.measured_rate import CriticalRate, empirical_critical_rate
-from deeplin.training.trials import advise_start, try_starts
+from deeplin.training.trials import advise_start, starting_network, try_starts
 
 __all__ = [
     "Advice",

@@ -12,30 +12,25 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from deeplin.dynamics import Run, gradient_descent
-from deeplin.errors import positive_number, whole_number
+from deeplin.errors import whole_number
 from deeplin.execution import share_compiled_code
 from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network
-from deeplin.networks.initialize import (
-    default_width,
-    framework_layers,
-    start_by_name,
-)
+from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_columns
 from deeplin.tables.reading import Reading, read_data
 from deeplin.theory import decayed_minimum, stability_limit
-from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.diagnosis import DEFAULT_DEPTH, plain_values
-from deeplin.training.learning_rate import TrainingSpec, advise
+from deeplin.training.learning_rate import Advice, TrainingSpec, advise
 from deeplin.training.scores import (
     LeftOutScores,
     Score,
     cross_validate,
+    few_threads,
     fitted,
     score_rows,
     scores_on_training,
@@ -44,9 +39,7 @@ from deeplin.training.text import conditioning
 from deeplin.training.trials import (
     TRIED_STARTS,
     advise_start,
-    draw_starts,
-    has_biases,
-    require_initialization,
+    starting_network,
 )
 
 TOLERANCE = 1e-10
@@ -63,56 +56,6 @@ MAX_RECORDS = 400
 """Most records kept along a run."""
 MAX_RECORDED_NUMBERS = 2**25
 """Most weights kept in all records of a run together; larger networks are recorded less often."""
-
-
-def starting_network(
-    problem: Problem,
-    key: Array,
-    *,
-    depth: int,
-    width: int | None = None,
-    initialization: str = "auto",
-    biases: bool = True,
-    scale: float | None = None,
-) -> Network:
-    """Return an initial network for this problem; the default scale is near the solution's size.
-
-    `auto`: a first layer of zeros, followed by orthogonal layers of norm ‖W*‖^{1/L} (1 if there is
-    no solution), times `scale`. Signals neither vanish nor grow with depth in these layers. The
-    first layer moves only in the span of the samples, so that training finds the solution of
-    minimal norm if there are several (FM-A1, X-6).
-
-    `balanced`: the balanced solution multiplied by `scale` (default 0.1). The other names are those
-    of `initialize.start_by_name` with their defaults; `torch`, `xavier`, `he` and `orthogonal` have
-    the biases of `torch.nn.Linear` unless `biases` is false.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    from deeplin.training import starting_network
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
-    ```
-    """
-    require_initialization(initialization)
-    L = whole_number("depth", depth)
-    m = whole_number("width", default_width(problem) if width is None else width)
-    if biases and has_biases(initialization):
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
-        return draw_starts(initialization, problem, rng, widths, 1, biases=True, scale=scale)[0]
-    if initialization not in ("auto", "balanced"):
-        return start_by_name(initialization, problem, key, depth=depth, width=width, scale=scale)
-    if initialization == "balanced":
-        shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
-        return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
-    size = positive_number("scale", 1.0 if scale is None else scale)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
-    first, *others = framework_layers("orthogonal", rng, widths)
-    if problem.has_minimizer:
-        problem.require_signal("a scale that fits the solution")
-        size *= problem.optimum_norm ** (1 / L)
-    return Network([np.zeros_like(first), *(size * layer for layer in others)])
 
 
 def train(
@@ -295,15 +238,12 @@ class Prediction:
     """Whether training can settle at a learning rate, and at which sharpness (FM-crit)."""
 
     learning_rate: float
-    critical_learning_rate: float
-    """The rate above which no minimizer is stable with this optimizer and loss."""
+    """The learning rate that is used, in the units of the optimizer's loss."""
+    advice: Advice
+    """The critical rate for this optimizer and loss, S_min and S_bal."""
     largest_stable_sharpness: float
     """The sharpness above which minimizers of R are unstable for full-batch descent: 2/η, or
     (2 + 2β)/η with momentum."""
-    minimal_sharpness: float
-    """S_min (X-2, X-7)."""
-    balanced_sharpness: float
-    """S_bal (X-3), the sharpness where small initializations end."""
     settles: bool
     """Whether training can settle at all; on batches, only if the data can be interpolated."""
     bounded: bool
@@ -311,8 +251,11 @@ class Prediction:
     passing: bool = False
     """Whether the critical rate concerns only the last steps, as for Adam, which comes close to
     solutions above it without staying there."""
-    remarks: tuple[str, ...] = ()
-    """Remarks on this optimizer and these data."""
+
+    @property
+    def critical_learning_rate(self) -> float:
+        """The rate above which no minimizer is stable with this optimizer and loss."""
+        return self.advice.critical_learning_rate
 
     @property
     def can_settle(self) -> bool:
@@ -321,26 +264,20 @@ class Prediction:
 
     def __str__(self) -> str:
         rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
-        if self.learning_rate > self.critical_learning_rate and self.passing:
-            return (
-                f"learning rate {rate} is above the critical {critical}: training comes close to a "
-                "solution, but does not stay there"
-            )
-        if self.learning_rate > self.critical_learning_rate:
-            return (
-                f"learning rate {rate} is above the critical {critical}: from almost no start does "
-                "training settle"
-            )
         if math.isnan(self.critical_learning_rate):
             return f"none: there is no critical rate to compare the learning rate {rate} with"
+        if self.learning_rate > self.critical_learning_rate:
+            what = "training comes close to a solution, but does not stay there"
+            what = what if self.passing else "from almost no start does training settle"
+            return f"learning rate {rate} is above the critical {critical}: {what}"
         below = f"learning rate {rate} is below the critical {critical}: training can settle"
         if not self.settles:
             return f"{below} only while the rate is lowered (the data cannot be interpolated)"
         if not self.bounded:
             return below
         return (
-            f"{below}, at a sharpness between S_min = {self.minimal_sharpness:.4g} and the largest "
-            f"stable one, {self.largest_stable_sharpness:.4g}"
+            f"{below}, at a sharpness between S_min = {self.advice.minimal_sharpness:.4g} and the "
+            f"largest stable one, {self.largest_stable_sharpness:.4g}"
         )
 
 
@@ -370,24 +307,21 @@ def predict(
     assert not predict(problem, net, learning_rate=10.0).can_settle
     ```
     """
-    chosen, L, readout = optimizer or TrainingSpec(), network.depth, network.readout
+    chosen, readout = optimizer or TrainingSpec(), network.readout
     hidden = min(network.widths[1:-1], default=None)
     biased = network.biases is not None
-    advice = advise(problem, L, chosen, readout=readout, width=hidden, biases=biased)
+    advice = advise(problem, network.depth, chosen, readout=readout, width=hidden, biases=biased)
     limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
     plain = limit / (learning_rate * chosen.loss_factor(problem))
     radius = chosen.radius(problem)  # S(1 + ρS) is at most the plain limit (X-23)
     full = chosen.batches(problem) is None
     return Prediction(
-        learning_rate=learning_rate,
-        critical_learning_rate=advice.critical_learning_rate,
+        learning_rate,
+        advice,
         largest_stable_sharpness=2 * plain / (1 + math.sqrt(1 + 4 * radius * plain)),
-        minimal_sharpness=advice.minimal_sharpness,
-        balanced_sharpness=advice.balanced_sharpness,
         settles=advice.settles or (full and problem.has_minimizer),
         bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
         passing=chosen.adaptive,
-        remarks=advice.remarks,
     )
 
 
@@ -408,7 +342,7 @@ def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
         return Verdict(False, outcome)
     if not prediction.bounded:
         return Verdict(True, outcome)
-    limit, least = prediction.largest_stable_sharpness, prediction.minimal_sharpness
+    limit, least = prediction.largest_stable_sharpness, prediction.advice.minimal_sharpness
     if end.value - end.error > limit:
         passing = "it came close to a solution that it would leave again"
         return Verdict(None, f"{outcome}, above the largest stable one, {limit:.4g}: {passing}")
@@ -428,8 +362,6 @@ class TrainingReport:
     spec: TrainingSpec
     initialization: str
     run: Run
-    learning_rate: float
-    """The learning rate that was used, in the units of the loss of `spec`."""
     halvings: tuple[tuple[float, int], ...]
     """Learning rates that diverged, each with the number of steps taken."""
     prediction: Prediction
@@ -460,7 +392,7 @@ class TrainingReport:
         problem, prepared = self.reading.problem, self.reading.preparation
         condition = problem.condition_number if problem.has_minimizer else math.nan
         found = conditioning(condition, standardized=prepared.standardized)
-        return (*self.prediction.remarks, *found)
+        return (*self.prediction.advice.remarks, *found)
 
     @property
     def formulas(self) -> list[tuple[str, list[float], float]]:
@@ -487,7 +419,7 @@ class TrainingReport:
             "separable": self.separable,
             "optimizer": self.optimizer,
             "initialization": self.initialization,
-            "learning_rate": self.learning_rate,
+            "learning_rate": self.prediction.learning_rate,
             "risk": float(run.evidence["risk"]),
             "minimal_risk": self.reading.problem.minimal_risk,
             "scores": self.scores,
@@ -497,8 +429,8 @@ class TrainingReport:
             "data": self.reading.notes,
             "advice": self.remarks,
             "critical_learning_rate": self.prediction.critical_learning_rate,
-            "minimal_sharpness": self.prediction.minimal_sharpness,
-            "balanced_sharpness": self.prediction.balanced_sharpness,
+            "minimal_sharpness": self.prediction.advice.minimal_sharpness,
+            "balanced_sharpness": self.prediction.advice.balanced_sharpness,
             "prediction": str(self.prediction),
             "verdict": str(self.verdict),
             "came_true": self.verdict.came_true,
@@ -549,39 +481,39 @@ def train_on_table(
             halvings.append((2 * rate, int(diverged.steps)))
         announce(rate, diverged)
 
-    run = train(
-        reading,
-        learning_rate=learning_rate,
-        steps=steps,
-        announce=announced,
-        watch=watch,
-        record_every=steps // records | 1,  # odd, so that it shows both points of an orbit
-        **({} if first_rate is None else {"first_rate": first_rate}),
-        **how,
-    )
-    used = float(np.mean(np.asarray(run.learning_rate))) / spec.rate_factor(problem)
-    prediction = predict(problem, run.network, used, spec)
-    end = sharpness(problem, run.network)
-
     def fit(part: Problem) -> tuple[Any, Any]:
         """Return what the same training learns from other rows."""
         return fitted(train(part, learning_rate=used, steps=int(run.steps), **how).network)
 
-    left = None
-    if run.status != "diverged" and reading.held_out is not None:
-        left = score_rows(problem, prepared.targets, run.network, *reading.held_out)
-    elif run.status != "diverged" and folds:
-        left = cross_validate(problem, prepared, fit, seed=seed)
+    with few_threads(problem):
+        run = train(
+            reading,
+            learning_rate=learning_rate,
+            steps=steps,
+            announce=announced,
+            watch=watch,
+            record_every=steps // records | 1,  # odd, so that it shows both points of an orbit
+            **({} if first_rate is None else {"first_rate": first_rate}),
+            **how,
+        )
+        used = float(np.mean(np.asarray(run.learning_rate))) / spec.rate_factor(problem)
+        prediction = predict(problem, run.network, used, spec)
+        end = sharpness(problem, run.network)
+        left = None
+        if run.status != "diverged" and reading.held_out is not None:
+            left = score_rows(problem, prepared.targets, run.network, *reading.held_out)
+        elif run.status != "diverged" and folds:
+            left = cross_validate(problem, prepared, fit, seed=seed)
+        trained = scores_on_training(problem, prepared.targets, *fitted(run.network))
     return TrainingReport(
         reading=reading,
         spec=spec,
         initialization=start["initialization"],
         run=run,
-        learning_rate=used,
         halvings=tuple(halvings),
         prediction=prediction,
         verdict=judge(prediction, run, end),
         sharpness=float(end.value),
-        scores=scores_on_training(problem, prepared.targets, *fitted(run.network)),
+        scores=trained,
         left_out=left,
     )

@@ -26,6 +26,7 @@ from deeplin.training.scores import (
     Score,
     class_indices,
     cross_validate,
+    few_threads,
     r_squared_left_out,
     scores_on_training,
 )
@@ -326,28 +327,29 @@ def diagnose(
     rows = reading.rows
     centered = _is_centered(rows)
     trained, left = (), None
-    if problem.classes is not None:
-        trained = scores_on_training(rows, columns)
-        left = cross_validate(rows, reading.preparation, seed=seed)
-    elif squared:
-        trained = scores_on_training(problem, columns)
-        left = _one_at_a_time(rows, columns, centered=centered)
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
-    return Diagnosis(
-        reading=reading,
-        optimizer=spec,
-        advice=tuple(advise_start(problem, L, kind, spec, **options) for L in layer_counts),
-        initialization=kind,
-        biases=biases and has_biases(kind),
-        width=hidden,
-        readout=None if readout is None else np.asarray(readout, float),
-        seed=seed_number(seed),
-        scores=trained,
-        left_out=left,
-        alone={} if not squared else _advice_for_each_target(problem, columns, layer_counts, spec),
-        overfitting=_overfitting(reading, centered) if interpolates and squared else None,
-        notes=(*reading.notes, *notes),
-    )
+    with few_threads(rows):
+        if problem.classes is not None:
+            trained = scores_on_training(rows, columns)
+            left = cross_validate(rows, reading.preparation, seed=seed)
+        elif squared:
+            trained = scores_on_training(problem, columns)
+            left = _one_at_a_time(rows, columns, centered=centered)
+        return Diagnosis(
+            reading=reading,
+            optimizer=spec,
+            advice=tuple(advise_start(problem, L, kind, spec, **options) for L in layer_counts),
+            initialization=kind,
+            biases=biases and has_biases(kind),
+            width=hidden,
+            readout=None if readout is None else np.asarray(readout, float),
+            seed=seed_number(seed),
+            scores=trained,
+            left_out=left,
+            alone=_advice_for_each_target(problem, columns, layer_counts, spec) if squared else {},
+            overfitting=_overfitting(reading, centered) if interpolates and squared else None,
+            notes=(*reading.notes, *notes),
+        )
 
 
 def _one_at_a_time(

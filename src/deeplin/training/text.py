@@ -67,7 +67,7 @@ SHOWN = 12
 def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = False) -> str:
     """Return the diagnosis with the answer first; symbols and tables only with `details`."""
     lead, *others = summary(diagnosis)
-    parts = [textwrap.fill(lead, width), _aligned(_figures(diagnosis), width)]
+    parts = [_filled(lead, width), _aligned(_figures(diagnosis), width)]
     left = diagnosis.left_out.scores if diagnosis.left_out and diagnosis.classes else ()
     scored = score_rows(diagnosis.scores, left) if diagnosis.classes else []
     compared = (_comparison(diagnosis), scored)
@@ -104,7 +104,7 @@ def answer(diagnosis: Diagnosis) -> str:
     """Return the learning rate to use, in one sentence."""
     its = diagnosis.advice
     rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in its)
-    rates = f"learning rate {rates}" if len(its) <= 2 else "the learning rates of this table"
+    rates = f"learning rate {rates}" if len(its) <= 2 else "the learning rate listed for each depth"
     several = len(diagnosis.targets)
     summed = f", summed over the {several} targets" if several > 1 else ""
     if diagnosis.classes:
@@ -152,7 +152,7 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
         rows = [("depth", "learning rate", "critical rate", "simulated starts")]
         for advice in it.advice:
             critical = _number(advice.critical_learning_rate, ".3g")
-            runs = _runs(advice.trials) if advice.trials else "none"
+            runs = _runs(advice.trials, "") if advice.trials else "none"
             rows.append((f"{advice.depth}", f"{advice.learning_rate:.3g}", critical, runs))
         return rows
     if first.trials is not None:
@@ -172,13 +172,13 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
     return rows
 
 
-def _runs(trials: Trials) -> str:
+def _runs(trials: Trials, name: str = " simulated starts") -> str:
+    """Return how many of the starts learn in how many steps."""
     if trials.steps is None:
         slow = f"after {count_of(trials.most_steps, 'step')} none has learned"
-        return f"stable from {trials.starts} simulated starts, but slow: {slow}"
+        return f"stable from all {trials.starts}{name}, but slow: {slow}"
     which = "all" if trials.learned == trials.starts else f"{trials.learned} of"
-    steps = count_of(trials.steps, "step")
-    return f"{which} {trials.starts} simulated starts learn in at most {steps}"
+    return f"{which} {trials.starts}{name} learn in at most {count_of(trials.steps, 'step')}"
 
 
 def _raw(it: Diagnosis) -> list[str]:
@@ -402,9 +402,9 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
     rows = score_rows(report.scores, left.scores if left else (), left.method if left else "")
     return "\n\n".join(
         [
-            textwrap.fill(_headline(report), width),
+            _filled(_headline(report), width),
             *([_aligned(rows, width)] if report.run.status != "diverged" else []),
-            *(textwrap.fill(it, width, subsequent_indent="    ") for it in _equations(report)),
+            *(_filled(it, width, "    ") for it in _equations(report)),
             _bullets(notes, width),
             f"Kept in {run}\nPredict new rows:   deeplin predict {run} TABLE\n"
             f"Check the theorems: deeplin certify {run}",
@@ -434,7 +434,7 @@ def _headline(report: TrainingReport) -> str:
     steps = count_of(int(report.run.steps), "step")
     text = (
         f"{did} after {steps} of {report.optimizer}{summed}{scaled}, from "
-        f"{STARTS[report.initialization]}, at learning rate {report.learning_rate:.3g}."
+        f"{STARTS[report.initialization]}, at learning rate {report.prediction.learning_rate:.3g}."
     )
     if status == "diverged":
         critical = report.prediction.critical_learning_rate
@@ -506,8 +506,13 @@ def count_of(number: int, name: str) -> str:
 # --- layout --------------------------------------------------------------------------------------
 
 
+def _filled(text: str, width: int, indent: str = "") -> str:
+    """Wrap a sentence, and never an option such as --weight-decay within it."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
 def _bullets(sentences: Iterable[str], width: int) -> str:
-    return "\n".join(textwrap.fill(f"- {it}", width, subsequent_indent="  ") for it in sentences)
+    return "\n".join(_filled(f"- {it}", width, "  ") for it in sentences)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
@@ -519,7 +524,7 @@ def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
     for row in full:
         before = "  " + "".join(f"{cell:<{n + 2}}" for cell, n in zip(row, sizes, strict=False))
         space = max(width - len(before), 20)
-        first, *more = textwrap.wrap(row[-1], space) or [""]
+        first, *more = textwrap.wrap(row[-1], space, break_on_hyphens=False) or [""]
         lines.append((before + first).rstrip())
         lines += [" " * len(before) + line for line in more]
     return "\n".join(lines)

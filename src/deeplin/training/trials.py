@@ -1,9 +1,7 @@
-"""Learning rates from simulated training: from several starts of one kind, at several rates."""
+"""Starting networks, and learning rates from simulated training of several starts of one kind."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,21 +9,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from deeplin.dynamics import Run, gradient_descent
+from deeplin.dynamics.reduction import in_coordinates
 from deeplin.errors import InputError, positive_number, seed_number, whole_number
 from deeplin.execution import share_compiled_code
-from deeplin.networks import Network
+from deeplin.networks import Network, initialize
 from deeplin.networks.initialize import (
     FRAMEWORK_STARTS,
+    SCALES,
     STARTS,
     default_width,
-    framework_layers,
+    start_by_name,
 )
 from deeplin.networks.network import affine_columns, as_seen
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_map
+from deeplin.theory.minimizers import balanced_network
 from deeplin.training.learning_rate import Advice, TrainingSpec, Trials, advise
 
 TRIED_STARTS = (*FRAMEWORK_STARTS, "gaussian")
@@ -68,6 +70,78 @@ def require_initialization(name: str | None) -> None:
 def has_biases(initialization: str | None) -> bool:
     """Return whether PyTorch's layers have biases after this initialization."""
     return initialization in FRAMEWORK_STARTS
+
+
+def starting_network(
+    problem: Problem,
+    key: Array,
+    *,
+    depth: int,
+    width: int | None = None,
+    initialization: str = "auto",
+    biases: bool = True,
+    scale: float | None = None,
+) -> Network:
+    """Draw an initial network for this problem; the default scale is near the solution's size.
+
+    `auto`: a first layer of zeros, followed by orthogonal layers of norm ‖W*‖^{1/L} (1 if there is
+    no solution), times `scale`. Signals neither vanish nor grow with depth in these layers. The
+    first layer moves only in the span of the samples, so that training finds the solution of
+    minimal norm if there are several (FM-A1, X-6).
+
+    `balanced`: the balanced solution multiplied by `scale` (default 0.1). `torch`, `xavier`, `he`
+    and `orthogonal` are the starts of `initialize.pytorch`, times `scale`. The others are those of
+    `initialize.start_by_name`.
+
+    Args:
+        problem: The problem to train on. If its last input is 1 in every row, as for the intercept
+            of classes, the weights of this input are drawn as the first bias.
+        key: A key; except for `auto` and `balanced`, also a batch of keys for a batch of networks.
+        depth: The number of layers.
+        width: The hidden width; default: that of the inputs, at most 32.
+        initialization: The kind of start.
+        biases: Whether starts of PyTorch have its biases.
+        scale: The scale of the initialization.
+
+    Returns:
+        The initial network.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.training import starting_network
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
+    ```
+    """
+    require_initialization(initialization)
+    L = whole_number("depth", depth)
+    m = whole_number("width", default_width(problem) if width is None else width)
+    widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
+    if initialization == "balanced":
+        shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
+        return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
+    if initialization in STARTS:
+        if scale is None and initialization not in SCALES and not problem.has_minimizer:
+            scale = 0.5 / m**0.5  # there is no solution whose size it could follow
+        return start_by_name(initialization, problem, key, depth=L, width=m, scale=scale)
+    factor = positive_number("scale", 1.0 if scale is None else scale)
+    if initialization == "auto":
+        drawn = initialize.pytorch(key, widths, "orthogonal", biases=False)
+        first, *others = map(np.asarray, drawn.weights)
+        if problem.has_minimizer:
+            problem.require_signal("a scale that fits the solution")
+            factor *= problem.optimum_norm ** (1 / L)
+        return Network([np.zeros_like(first), *(factor * layer for layer in others)])
+    constant = biases and has_constant_input(problem)
+    drawn = initialize.pytorch(
+        key, (widths[0] - constant, *widths[1:]), initialization, biases=biases
+    )
+    weights, offsets = [factor * layer for layer in map(np.asarray, drawn.weights)], drawn.biases
+    if constant and offsets is not None:
+        first = np.asarray(offsets[0])[..., None]
+        weights[0] = np.concatenate([weights[0], first], axis=-1)
+        offsets = (None, *offsets[1:])
+    return Network(weights, offsets)
 
 
 def advise_start(
@@ -136,9 +210,9 @@ def try_starts(
     half of the critical rate. This rate is lowered until none of eight times as many new starts
     diverges (for Adam and RMSProp, until all of them learn), neither before it has learned nor
     afterwards; their longer runs measure the number of steps. `initialization` is `torch`,
-    `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`; with the biases of
-    `torch.nn.Linear`, which no initialization of the weights changes), or `gaussian` (without
-    biases; by default half of the solution's size in each layer).
+    `xavier`, `he`, `orthogonal` (see `initialize.pytorch`; with the biases of `torch.nn.Linear`,
+    which no initialization of the weights changes), or `gaussian` (without biases; by default half
+    of the solution's size in each layer).
 
     ```python
     import deeplin as dl, numpy as np
@@ -148,52 +222,55 @@ def try_starts(
     assert trials.learned == trials.starts
     ```
     """
+    if initialization not in TRIED_STARTS:
+        raise InputError(
+            f"initialization is {initialization!r}; pass one of {', '.join(TRIED_STARTS)}."
+        )
     spec = optimizer or TrainingSpec()
     biased = biases and has_biases(initialization)
     known = advice or advise(problem, depth, spec, width=width, biases=biased)
     m = default_width(problem) if width is None else whole_number("width", width)
-    widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
+    how: dict[str, Any] = {"depth": known.depth, "width": m, "initialization": initialization}
+    how |= {"biases": biased, "scale": scale}
     whole, basis = problem, None
     if problem.loss == "squared" and problem.rank < problem.dimension and not spec.adaptive:
         # Directions without data change no risk (X-4): they need not be simulated.
         basis = problem.spectrum.vectors
-        problem = _in_span(problem, basis)
-    rows = 0
+        problem = in_coordinates(problem, basis)
+    size = sum(o * i for i, o in pairwise((problem.dimension, *[m] * (depth - 1), problem.outputs)))
     if problem.loss != "squared":  # predictions and gradients take as many products
-        rows = 2 * problem.samples * problem.dimension * problem.outputs
-    size = rows + sum(o * i for i, o in pairwise((problem.dimension, *widths[1:])))
+        size += 2 * problem.samples * problem.dimension * problem.outputs
     count = int(
         np.clip(WORK_BUDGET / (size * TRIED_RATES * MAX_TRIAL_STEPS), MIN_STARTS, MAX_STARTS)
     )
-    steps = int(
-        np.clip(WORK_BUDGET / (size * TRIED_RATES * count), MIN_TRIAL_STEPS, MAX_TRIAL_STEPS)
-    )
-    seed = seed_number(seed)
-    rng = np.random.default_rng(seed)
+    total = count * TRIED_RATES  # as many networks in each call, so that one program is compiled
+    steps = int(np.clip(WORK_BUDGET / (size * total), MIN_TRIAL_STEPS, MAX_TRIAL_STEPS))
+    limit = MAX_STEPS if known.certain or known.settles else MAX_STEPS_ON_BATCHES
+    longest = int(np.clip(WORK_BUDGET / (size * total), MAX_TRIAL_STEPS, limit))
+    keys = jax.random.split(jax.random.key(seed_number(seed)), count + total)
+    settings = spec.settings(problem, seed)
+    share_compiled_code()  # compilation takes longer than the trials
+    factor = spec.rate_factor(problem)
 
-    def draw(number: int) -> Network:
-        """Return this number of starts."""
-        drawn = draw_starts(initialization, whole, rng, widths, number, biases=biased, scale=scale)
+    def draw(keys: Array) -> Network:
+        """Return one start for each key."""
+        drawn = starting_network(whole, keys, **how)
         if basis is None:
             return drawn
         first, *others = map(np.asarray, drawn.weights)
         return eqx.tree_at(lambda net: net.weights, drawn, (first @ basis, *others))
 
-    starts = draw(count)
-    settings = spec.settings(problem, seed)
-    share_compiled_code()  # compilation takes longer than the trials
-    factor = spec.rate_factor(problem)
+    searched = draw(keys[:count])
+    seen = as_seen(problem, searched)
+    start_gap = seen.zero_gap + seen.gap(as_map(np.asarray(affine_columns(searched))))
+    nets = jax.tree.map(lambda leaf: np.repeat(leaf, TRIED_RATES, axis=0), searched)
 
     def bounded(rates: np.ndarray) -> np.ndarray:
         """Return for each rate whether the gap of no start grows by more than `zero_gap`."""
-        nets = jax.tree.map(lambda leaf: np.repeat(leaf, len(rates), axis=0), starts)
         run = gradient_descent(problem, nets, np.tile(rates, count) * factor, steps, **settings)
-        gap = np.asarray(run.evidence["gap"]).reshape(count, len(rates))
+        gap = np.asarray(run.evidence["gap"]).reshape(count, TRIED_RATES)
         return np.all((gap <= start_gap[:, None]) & np.isfinite(gap), axis=0)
 
-    seen = as_seen(problem, starts)
-    narrow = problem.loss == "squared" and m < min(problem.rank, problem.outputs)
-    start_gap = seen.zero_gap + gaps(seen, starts)
     top = known.critical_learning_rate
     if spec.adaptive:
         top = MAX_ADAPTIVE_RATE
@@ -202,18 +279,13 @@ def try_starts(
         beyond = 2 if biased else 4
         top = (16 if not problem.has_minimizer else beyond) * known.learning_rate
     rate = min(_largest_bounded(bounded, top), top / 2)
-    # As many new starts as there were networks before, so that the compiled program is reused.
-    total = count * TRIED_RATES
-    starts = draw(total)
-    limit = MAX_STEPS if known.certain or known.settles else MAX_STEPS_ON_BATCHES
-    longest = int(np.clip(WORK_BUDGET / (size * total), MAX_TRIAL_STEPS, limit))
+    narrow = problem.loss == "squared" and m < min(problem.rank, problem.outputs)
     allowed = seen.zero_gap - problem.best_of_rank(m).excess if narrow else seen.zero_gap
     part = LEARNED_FRACTION if problem.has_minimizer or known.excess else SEPARABLE_LEARNED_FRACTION
     goal = known.excess + part * (allowed - known.excess)
-    run, status, margin = None, np.zeros(0, str), count < ENOUGH_STARTS and not spec.adaptive
+    starts, run, margin = draw(keys[count:]), None, count < ENOUGH_STARTS and not spec.adaptive
     for reductions in range(MAX_REDUCTIONS):
-        if reductions:
-            rate *= RATE_REDUCTION
+        rate *= RATE_REDUCTION if reductions else 1.0
         rates = np.full(total, rate * factor)
 
         def descent(nets: Network, most: int, rates: np.ndarray = rates, **goal: float) -> Run:
@@ -223,16 +295,15 @@ def try_starts(
         if not spec.adaptive and not last and _some_diverge(descent(starts, steps)):
             continue
         run = descent(starts, longest, gap=goal)
-        status = np.asarray(run.status)
         if spec.adaptive:
-            good = bool(np.all(status == "converged"))
+            good = bool(np.all(np.equal(run.status, "converged")))
         else:
             good = not _some_diverge(run) and not _some_diverge(descent(run.network, steps))
         if good and not margin:
             break
         margin = margin and not good
     assert run is not None
-    done = np.equal(status, "converged")
+    done = np.equal(run.status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
     learned = int(done.sum())
     return Trials(initialization, biased, known.depth, m, rate, taken, total, learned, longest)
@@ -245,58 +316,6 @@ def has_constant_input(problem: Problem) -> bool:
 
 def _some_diverge(run: Run) -> bool:
     return bool(np.any(np.asarray(run.status) == "diverged"))
-
-
-def _in_span(problem: Problem, basis: np.ndarray) -> Problem:
-    """Return the problem in coordinates of the span of the samples."""
-    if problem.inputs is not None and problem.targets is not None:
-        return Problem.from_data(problem.inputs @ basis, problem.targets)
-    moments, d = np.asarray(problem.second_moments), problem.dimension
-    cross, power = basis.T @ moments[:d, d:], moments[d:, d:]
-    return Problem.from_moments(basis.T @ problem.covariance @ basis, cross, power, problem.samples)
-
-
-def draw_starts(
-    kind: str,
-    problem: Problem,
-    rng: np.random.Generator,
-    widths: Sequence[int],
-    count: int,
-    *,
-    biases: bool,
-    scale: float | None = None,
-) -> Network:
-    """Return a batch of starts of one kind, with the biases that PyTorch draws or without.
-
-    `torch.nn.Linear` draws biases U(±1/√fan_in), and initializing the weights does not change them.
-    A constant input, which fits the intercept of classes, then has the first bias as its weights.
-    """
-    if kind not in TRIED_STARTS:
-        raise InputError(f"initialization is {kind!r}; pass one of {', '.join(TRIED_STARTS)}.")
-    constant = biases and has_constant_input(problem)
-    if constant:
-        widths = (widths[0] - 1, *widths[1:])
-    if kind == "gaussian":
-        norm = problem.optimum_norm if problem.has_minimizer else 1.0
-        size = 0.5 * norm ** (1 / (len(widths) - 1)) / math.sqrt(widths[-2])
-        size = size if scale is None else positive_number("scale", scale)
-        return Network([size * rng.normal(size=(count, o, i)) for i, o in pairwise(widths)])
-    factor = 1.0 if scale is None else positive_number("scale", scale)
-    drawn = [framework_layers(kind, rng, widths) for _ in range(count)]
-    weights = [factor * np.stack(layer) for layer in zip(*drawn, strict=True)]
-    if not biases:
-        return Network(weights)
-    bounds = [(o, 1 / math.sqrt(i)) for i, o in pairwise(widths)]
-    shifts: list[Any] = [rng.uniform(-b, b, size=(count, o)) for o, b in bounds]
-    if constant:  # the weights of the constant input are the first bias
-        weights[0] = np.concatenate([weights[0], shifts[0][:, :, None]], axis=2)
-        shifts[0] = None
-    return Network(weights, shifts)
-
-
-def gaps(problem: Problem, starts: Network) -> np.ndarray:
-    """Return R − R_min of each start, for inputs as `as_seen` has them."""
-    return problem.gap(as_map(np.asarray(affine_columns(starts))))
 
 
 def _largest_bounded(bounded, top: float) -> float:
