@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
+from scipy.linalg import solve_triangular
+from threadpoolctl import threadpool_limits
 
 from deeplin.problems import Problem
 from deeplin.problems.factorizations import numerical_rank
@@ -45,6 +46,9 @@ RESOLUTION = 1e-13
 """Smallest decrease of log S that rounding leaves visible."""
 ANGLE_STEP = 1e-6
 """Step of the differences by which angles of tied directions are differentiated."""
+
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""Decorate a function whose many small products would make threads of BLAS wait for each other."""
 
 
 class Moments(NamedTuple):
@@ -387,6 +391,7 @@ class Solution(NamedTuple):
         return self.form.weights(self.factors)
 
 
+@one_thread
 def solve(family: Callable[[np.ndarray], Form], angles: np.ndarray, start: float) -> Solution:
     """Minimize λ_max(M) over the P_k, and over angles on which the form depends.
 
@@ -433,6 +438,7 @@ def solve(family: Callable[[np.ndarray], Form], angles: np.ndarray, start: float
     return Solution(form, factors, value, min(value, least(found[1], factors)[0] / trace))
 
 
+@one_thread
 def least(moments: Moments, factors: Matrices) -> tuple[float, Matrices]:
     """Return the least Σ⟨Γ_k, P_k⁻¹⊗P_{k−1}⟩ and the Cholesky factors of its P_k."""
     shape = len(factors), len(factors[0])
@@ -626,12 +632,8 @@ def log_det(factor: np.ndarray) -> float:
 
 
 def solve_lower(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return C⁻¹B.
-
-    `dtrsm` starts threads for large matrices only; LAPACK's `dtrtrs`, behind
-    `scipy.linalg.solve_triangular`, also for the small ones here, and waits for them.
-    """
-    return dtrsm(1.0, factor, right, lower=1)
+    """Return C⁻¹B."""
+    return solve_triangular(factor, right, lower=True, check_finite=False)
 
 
 def inverse_factor(factor: np.ndarray) -> np.ndarray:
