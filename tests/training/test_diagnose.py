@@ -10,10 +10,9 @@ from sklearn.datasets import load_diabetes, load_linnerud
 from sklearn.linear_model import LinearRegression, Ridge
 
 import deeplin as dl
-from deeplin.networks import Network
 from deeplin.tables.reading import read_problem
 from deeplin.training import advise, try_starts
-from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
+from deeplin.training.diagnosis import diagnose
 from deeplin.training.overfitting import ridge_left_out
 from deeplin.training.text import diagnosis_text
 
@@ -46,41 +45,11 @@ def test_every_depth_carries_the_exact_values(problem, readout):
         )
         assert row.critical_learning_rate == 2 / exact.exact
         assert row.balanced_sharpness == dl.theory.balanced_sharpness(problem, row.depth, readout)
-    assert found.depths["largest_scale"].isna().all() == (found.scale_obstacle is not None)
 
 
 def test_a_single_depth_needs_no_list(problem):
     alone, listed = (diagnose(problem, depths, initialization=None) for depths in (3, [3]))
     pd.testing.assert_frame_equal(alone.depths, listed.depths)
-
-
-def test_the_admissible_scale_is_the_largest_that_meets_the_assumption():
-    scale = admissible_scale(dimension=4, depth=3, width=5, seed=7)
-    rng = np.random.default_rng(7)
-    shapes = [(5, 4), (5, 5), (1, 5)]
-    draws = [[rng.normal(size=shape) for shape in shapes] for _ in range(DRAWS)]
-
-    def assumption(factor):
-        networks = [Network([factor * scale * w for w in draw]) for draw in draws]
-        return [32 * 3 * dl.theory.bounds.initialization_scale(net) ** 0.5 for net in networks]
-
-    assert max(assumption(1.0)) == pytest.approx(1.0, rel=1e-12)
-    assert max(assumption(1.001)) > 1
-
-
-def test_what_stands_in_the_way_of_small_initialisations_is_named(rng):
-    X = rng.normal(size=(30, 3))
-    small = diagnose(dl.Problem.from_data(X, X @ [0.1, 0.1, 0.1]), [2], initialization=None)
-    assert "below 1" in small.scale_obstacle
-    equal = dl.Problem.from_data(np.c_[X, X[:, 0]], X @ [3.0, 1.0, 1.0])
-    deficient = diagnose(equal, [2], initialization=None)
-    assert "rank 3 of 4" in deficient.scale_obstacle
-    text = diagnosis_text(deficient, width=1000, details=True)
-    assert deficient.scale_obstacle in text
-    assert "Training is not affected" in text
-    assert "FM-A2" not in diagnosis_text(deficient, width=1000)
-    large = diagnose(dl.Problem.from_data(X, X @ [3.0, 1.0, 1.0]), [2], initialization=None)
-    assert large.scale_obstacle is None
 
 
 def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):

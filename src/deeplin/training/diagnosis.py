@@ -17,7 +17,6 @@ from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
 from deeplin.tables.preparation import Column, Preparation
 from deeplin.tables.reading import Reading, read_data
-from deeplin.theory.small_initialization import scale_of_layers
 from deeplin.training import text
 from deeplin.training.learning_rate import Advice, TrainingSpec, advise
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_DEPTH = 3
-DRAWS = 20
-"""Number of random initializations that must all satisfy FM-A2 at the reported scale."""
 ILL_CONDITIONED = 1e4
 """Λ/λ above which descent needs more steps to converge than the default of `train` (20 000)."""
 DEPENDENCE_THRESHOLD = 1e-3
@@ -62,7 +59,7 @@ class Diagnosis:
     biases: bool
     """Whether the simulated networks have biases."""
     width: int
-    """Hidden width of the simulated starts and of the initialization scales."""
+    """Hidden width of the simulated starts."""
     readout: np.ndarray | None
     seed: int
     """Seed of the simulated starts."""
@@ -136,20 +133,6 @@ class Diagnosis:
         return {it.target: it.linear for it in found if it.measure == "R²"}
 
     @cached_property
-    def scale_obstacle(self) -> str | None:
-        """Why no initialization scale satisfies FM-A2, if none does; training may work anyway."""
-        return _scale_obstacle(self.problem, self.readout)
-
-    @cached_property
-    def scales(self) -> tuple[float | None, ...]:
-        """For each depth, the largest scale of a Gaussian initialization that satisfies FM-A2."""
-        if self.scale_obstacle is not None:
-            return (None,) * len(self.advice)
-        shape = self.width, self.seed
-        d = self.problem.dimension
-        return tuple(admissible_scale(d, it.depth, *shape) for it in self.advice)
-
-    @cached_property
     def raw(self) -> tuple[Advice, ...]:
         """The advice for the columns as they are, if they were standardized and kept; else ()."""
         problem = _as_it_was(self.reading)
@@ -163,18 +146,11 @@ class Diagnosis:
 
     @property
     def depths(self) -> pd.DataFrame:
-        """Table with one row per depth: FM-T2 bounds, S_min, S_bal, learning rates, scale."""
+        """Table with one row per depth: FM-T2 bounds, S_min, S_bal, learning rates."""
         import pandas as pd  # imported here because it takes a third of a second
 
-        rows = self._rows
+        rows = [asdict(it) for it in self.advice]
         return pd.DataFrame([{k: v for k, v in row.items() if k in text.HEADINGS} for row in rows])
-
-    @property
-    def _rows(self) -> list[dict[str, Any]]:
-        return [
-            asdict(it) | {"largest_scale": scale}
-            for it, scale in zip(self.advice, self.scales, strict=True)
-        ]
 
     @property
     def answer(self) -> str:
@@ -211,7 +187,7 @@ class Diagnosis:
         values = {
             "learning_rate": self.learning_rate,
             "answer": self.answer,
-            "depths": self._rows,
+            "depths": self.advice,
             "initialization": self.initialization,
             "biases": self.biases,
             "width": self.width,
@@ -239,7 +215,6 @@ class Diagnosis:
             "alone": self.alone,
             "overfitting": over and asdict(over) | {"verdict": over.verdict},
             "dependent": self.dependent,
-            "scale_obstacle": self.scale_obstacle,
             "summary": self.summary,
             "notes": self.notes,
         }
@@ -443,34 +418,6 @@ def _advice_for_each_target(
         for name, part in parts.items()
         if part.optimum_norm > 0
     }
-
-
-def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> float:
-    """Return the largest scale at which Gaussian weights satisfy 32 L √ε ≤ 1 (FM-A2) in 20 draws.
-
-    ε is proportional to the square of the scale (FM-ε), so a draw at scale 1 determines it exactly.
-    """
-    rng = np.random.default_rng(seed_number(seed))
-    sizes = [dimension, *[width] * (depth - 1), 1]
-    draws = [
-        [rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)] for _ in range(DRAWS)
-    ]
-    return 1 / (32 * depth * math.sqrt(max(map(scale_of_layers, draws))))
-
-
-def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
-    """Return the hypothesis of FM-A2 that no initialization can satisfy, or None."""
-    if problem.loss != "squared":
-        return "FM-A2 is about the squared loss"
-    if problem.outputs > 1:
-        return "FM-A2 is about networks with one output"
-    if readout is not None:
-        return "FM-A2 is about networks whose last layer is the output, without a read-out"
-    if problem.rank < problem.dimension:
-        return f"Σ̂ has rank {problem.rank} of {problem.dimension}"
-    if problem.optimum_norm < 1:
-        return f"‖w*‖ = {problem.optimum_norm:.3g} is below 1 (change the unit of the target)"
-    return None
 
 
 def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:

@@ -41,7 +41,6 @@ HEADINGS = {
     "balanced_sharpness": "S_bal",
     "critical_learning_rate": "critical",
     "learning_rate": "rate to use",
-    "largest_scale": "FM-A2 scale",
 }
 SCIKIT_LEARN = "LogisticRegression is that of scikit-learn, with its default penalty (C = 1)."
 WHY_LINEAR = (
@@ -52,8 +51,7 @@ SYMBOLS = (
     "S_min is the smallest sharpness (largest eigenvalue of the Hessian of the loss) of any "
     "solution, `lower` and `upper` bracket it; S_bal is the sharpness where small starts end. "
     "`critical` is the learning rate above which no solution is stable, `rate to use` that of the "
-    "simulated starts. Up to `FM-A2 scale` Gaussian weights are small in the sense of the theory "
-    "of small initialization.",
+    "simulated starts.",
     "Σ̂ = XᵀX/n is the second moment of the inputs, Λ and λ its largest and smallest eigenvalue, w* "
     "the least-squares solution; R_min is the mean squared error of w*, R_0 that of predicting 0.",
 )
@@ -305,11 +303,6 @@ def facts(diagnosis: Diagnosis) -> list[str]:
             else f"Beyond k = {over.tail.index:.0f} directions the effective rank is "
             f"{over.tail.large_rank:.3g}, so by the theory fitting the noise costs about "
             f"{over.noise_cost:.2g} of its variance."
-        )
-    if diagnosis.scale_obstacle and len(diagnosis.targets) == 1 and not diagnosis.classes:
-        found.append(
-            "The theory of small initialization (FM-A2) does not cover these data: "
-            f"{diagnosis.scale_obstacle}. Training is not affected."
         )
     return found
 
