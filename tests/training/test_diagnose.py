@@ -55,20 +55,10 @@ def test_a_single_depth_needs_no_list(problem):
 def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):
     reading = read_problem(wide_csv, "y", intercept=True)
     found = diagnose(reading.problem, [2], names=reading.inputs, notes=reading.notes)
-    assert found.overfitting.tail.index == 3
     assert found.overfitting.verdict == "benign"
     text = diagnosis_text(found)
     assert "interpolation is benign here" in " ".join(text.split())
-    assert "R_k (estimated)" in diagnosis_text(found, details=True)
-    assert "R_k" not in text
     assert found.as_json()["overfitting"]["verdict"] == "benign"
-
-
-def test_a_spectrum_without_a_tail_is_reported_as_text_and_as_json(rng):
-    X = rng.normal(size=(40, 60)) / np.arange(1, 61)
-    found = diagnose(dl.Problem.from_data(X, X[:, 0]), [2], initialization=None)
-    assert found.as_json()["overfitting"]["tail"]["index"] == "inf"
-    assert "k = ∞" in diagnosis_text(found, 1000, details=True)
 
 
 def test_a_table_is_standardized_and_dependent_inputs_are_named(rng):

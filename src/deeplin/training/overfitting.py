@@ -1,8 +1,8 @@
-"""The cost of interpolation, from errors on samples left out and from the spectrum.
+"""The cost of interpolation, from errors on samples left out.
 
 The errors of tuned ridge regression and of forward selection on samples left out show what the
 interpolant of minimal norm loses. They need no assumption, while the effective ranks of BO are
-those of the population covariance Σ, which is unknown and only estimated here.
+those of the population covariance Σ, which is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import ttest_1samp
 
-from deeplin.errors import InputError, positive_number
+from deeplin.errors import InputError
 from deeplin.problems import Problem
 from deeplin.training.scores import folds, leave_one_out_errors
 
@@ -25,8 +25,6 @@ PENALTIES = np.logspace(-6, 3, 46)
 MAX_SELECTED_INPUTS = 20
 """Most inputs that forward selection chooses."""
 
-FLAT_TAIL_FACTOR = 1.1
-"""Largest ratio of the top sample eigenvalue of a tail to that of a flat tail to count as flat."""
 BENIGN_ERROR_RATIO = 1.1
 """Interpolation is benign up to this multiple of the left-out error of the best alternative."""
 BENIGN_LOST_SHARE, TEMPERED_LOST_SHARE = 0.1, 0.5
@@ -86,36 +84,13 @@ def selected_left_out(problem: Problem) -> tuple[int, Float[np.ndarray, "n q"]]:
 
 
 @dataclass(frozen=True)
-class TailEstimate:
-    """Estimates of k, s_k, r_k and R_k of the population (BO-D2.1, BO-D2.2)."""
-
-    index: float
-    """k; infinite if no k up to n/4 leaves a tail flat enough for r_k ≥ b·n."""
-    tail_sum: float
-    small_rank: float
-    large_rank: float
-
-
-@dataclass(frozen=True)
 class Overfitting:
-    """Errors of the minimum-norm interpolant and of its alternatives, with BO's bounds at c = 1."""
+    """Errors of the minimum-norm interpolant and of its alternatives on samples left out."""
 
-    tail: TailEstimate
-    total_rank: float
-    """Estimate of r_0 = Tr Σ/λ_1."""
-    interpolant_norm: float
-    """‖Θ_min‖."""
     leave_one_out: float
     """Exact leave-one-out mean squared error of Θ_min, over all n samples."""
     zero_error: float
     """Mean squared error of predicting zero."""
-    noise_cost: float
-    """k/n + n/R_k: the fraction of the noise variance that fitting the noise adds to the risk."""
-    bias: float
-    """(s_k/n)‖Θ_min‖² (BO-T3.1 at c = 1, with Θ_min in place of Θ*)."""
-    variance: float
-    """log(q/δ) σ² (k/n + n/R_k) (BO-T3.1 at c = 1), σ² over all targets, at most leave_one_out."""
-
     ridge_error: float
     """Leave-one-out mean squared error of the best ridge regression (tuned on the same samples)."""
     ridge_penalty: float
@@ -146,7 +121,7 @@ class Overfitting:
 
         Benign means better than predicting zero, with an error near that of the best alternative
         (at most 1.1 times it, or at most a tenth of what it explains lost). Tempered means that at
-        most half is lost. The spectrum is not used: it only bounds what fitting the noise adds.
+        most half is lost.
         """
         if not self.beats_zero:
             return "harmful"
@@ -161,12 +136,10 @@ class Overfitting:
 def estimate_overfitting(
     problem: Problem,
     *,
-    b: float = 1.0,
-    delta: float = 0.1,
     centered: bool = False,
     unstandardized: Problem | None = None,
 ) -> Overfitting:
-    """Estimate effective ranks, left-out errors and the bounds of BO-T3.1 from data with d > n.
+    """Estimate what interpolation costs, from left-out errors on data with d > n.
 
     Pass `centered=True` if the means were subtracted: each sample left out then shifts them.
     `unstandardized` is the same data before the inputs were divided by their standard deviations.
@@ -179,7 +152,7 @@ def estimate_overfitting(
     report.verdict, report.leave_one_out
     ```
     """
-    n, q = problem.samples, problem.outputs
+    n = problem.samples
     if problem.dimension <= n:
         raise InputError(
             f"overfitting by interpolation needs more inputs than samples; received {n} samples of "
@@ -190,28 +163,18 @@ def estimate_overfitting(
             f"the samples have rank {problem.rank}; pass at least two independent ones to estimate "
             "what interpolation costs."
         )
-    tail = estimate_tail(problem, b=b)
     errors = leave_one_out_errors(problem)
     error = float(np.sum(errors**2) / n)
     zero = problem.target_moment
-    top = max(problem.largest_eigenvalue - tail_sum(problem, 1) / n, np.finfo(float).tiny)
-    cost = tail.index / n + n / tail.large_rank if tail.large_rank else math.inf
     penalty, ridge = ridge_left_out(problem, centered=centered)
     inputs, selected = selected_left_out(problem)
-    noise = min(error, zero)
     before, error_before = errors, None
     if unstandardized is not None:
         before = leave_one_out_errors(unstandardized)
         error_before = float(np.sum(before**2) / n)
     return Overfitting(
-        tail=tail,
-        total_rank=tail_sum(problem, 0) / top,
-        interpolant_norm=problem.optimum_norm,
         leave_one_out=error,
         zero_error=zero,
-        noise_cost=cost,
-        bias=tail.tail_sum / n * problem.optimum_norm**2,
-        variance=math.log(q / positive_number("delta", delta)) * noise * cost,
         ridge_error=float(np.sum(ridge**2) / n),
         ridge_penalty=penalty,
         selected_error=float(np.sum(selected**2) / n),
@@ -231,36 +194,3 @@ def _significantly_smaller(errors: np.ndarray, others: np.ndarray) -> bool:
         return False
     test: Any = ttest_1samp(gains, 0, alternative="greater")
     return bool(test.pvalue < 0.05)
-
-
-def tail_sum(problem: Problem, removed: int) -> float:
-    """Return the estimate n/(n−j) Σ_{i>j} ℓ_i of s_j, from the sample eigenvalues ℓ.
-
-    If the tail is spread over many directions, each of the n − j remaining sample eigenvalues is
-    close to s_j/n.
-    """
-    eigenvalues = problem.spectrum.eigenvalues
-    return problem.rank / (problem.rank - removed) * float(np.sum(eigenvalues[removed:]))
-
-
-def estimate_tail(problem: Problem, *, b: float = 1.0) -> TailEstimate:
-    """Return the smallest k whose tail has r_k ≥ b·n, with its s_k, r_k and R_k.
-
-    With m = n − k tail eigenvalues ℓ, Σλ² is estimated without bias (for Gaussian rows) by
-    n²/((m−1)(m+2)) · (Σℓ² − (Σℓ)²/m). λ_{k+1} is the mean eigenvalue of the tail, Σλ²/Σλ, if
-    the largest ℓ is at most that of a flat tail, (s/n)(1 + √(m/R))², and ℓ_{k+1} − s/n otherwise.
-    """
-    n, eigenvalues = problem.samples, problem.spectrum.eigenvalues
-    for k in range(max(len(eigenvalues) // 4, 1)):  # beyond that, too few remain to judge
-        tail = eigenvalues[k:]
-        m, s = len(tail), tail_sum(problem, k)
-        spread = float(np.sum((tail - tail.mean()) ** 2))
-        squares = n**2 / ((m - 1) * (m + 2)) * spread
-        if squares <= 0:
-            continue
-        large = s**2 / squares
-        flat = tail[0] <= FLAT_TAIL_FACTOR * s / n * (1 + math.sqrt(m / large)) ** 2
-        top = squares / s if flat else max(float(tail[0]) - s / n, squares / s)
-        if s / top >= positive_number("b", b) * n:
-            return TailEstimate(k, s, s / top, large)
-    return TailEstimate(math.inf, 0.0, 0.0, 0.0)

@@ -295,15 +295,6 @@ def facts(diagnosis: Diagnosis) -> list[str]:
             "R is the mean log-loss, w* its minimizer without a penalty; S_min and S_bal have half "
             "of its Hessian at w* in the place of Σ̂ (X-14, X-17)."
         )
-    over = diagnosis.overfitting
-    if over is not None:
-        found.append(
-            "No tail of the spectrum is flat enough for benign overfitting by its theory (k = ∞)."
-            if math.isinf(over.tail.index)
-            else f"Beyond k = {over.tail.index:.0f} directions the effective rank is "
-            f"{over.tail.large_rank:.3g}, so by the theory fitting the noise costs about "
-            f"{over.noise_cost:.2g} of its variance."
-        )
     return found
 
 
@@ -317,7 +308,6 @@ def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
         "By depth": by_depth,
         f"Each target alone, at depth {depth}": pd.DataFrame(_targets(diagnosis)),
         "Largest coefficients of w*": pd.DataFrame(_coefficients(diagnosis)),
-        "Interpolation": pd.DataFrame(_interpolation_table(diagnosis)),
     }
     return [
         (name, table.map(lambda cell: cell if isinstance(cell, str | int) else _number(cell)))
@@ -348,30 +338,6 @@ def _coefficients(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     columns = ("coefficient",) if len(rows[0][1]) == 1 else several
     largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN]
     return [{"input": name, **dict(zip(columns, w, strict=True))} for name, w in largest]
-
-
-def _interpolation_table(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return effective ranks, errors and bounds for d > n."""
-    over = diagnosis.overfitting
-    if over is None:
-        return []
-    rows = {
-        "k (estimated)": over.tail.index,
-        "s_k (estimated)": over.tail.tail_sum,
-        "r_0 (estimated)": over.total_rank,
-        "r_k (estimated)": over.tail.small_rank,
-        "R_k (estimated)": over.tail.large_rank,
-        "norm of the minimum-norm interpolant": over.interpolant_norm,
-        "its leave-one-out error": over.leave_one_out,
-        "that of the best ridge": over.ridge_error,
-        "penalty of that ridge": over.ridge_penalty,
-        f"cross-validated error of {over.selected_inputs} inputs": over.selected_error,
-        "error of predicting zero": over.zero_error,
-        "cost of fitting the noise, k/n + n/R_k": over.noise_cost,
-        "bias term of BO-T3.1 (c = 1)": over.bias,
-        "variance term of BO-T3.1 (c = 1)": over.variance,
-    }
-    return [{"quantity": name, "value": value} for name, value in rows.items()]
 
 
 # --- a finished training -------------------------------------------------------------------------
