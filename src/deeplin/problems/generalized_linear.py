@@ -224,10 +224,6 @@ class GeneralizedLinearProblem(Problem):
         """R(0), the risk of the zero map."""
         return self.minimal_risk + self.zero_gap
 
-    def only_target(self, index: int) -> Problem:
-        """Return the problem itself, because its outputs are fitted together."""
-        return self
-
     _solution_name, _curvature_name = "minimizer", "H"
 
     @cached_property

@@ -454,16 +454,6 @@ class Problem:
         weights = self.spectrum.coordinates[:, 0] ** 2
         return float(np.sum(self.spectrum.eigenvalues * weights) / np.sum(weights))
 
-    def only_target(self, index: int) -> Problem:
-        """Return the problem with the same inputs and one of the targets."""
-        if self.inputs is not None and self.targets is not None:
-            return Problem.from_data(self.inputs, self.target_columns[:, index])
-        d, moments = self.dimension, self._moments
-        at = d + index
-        return Problem.from_moments(
-            moments[:d, :d], moments[:d, at], moments[at, at], samples=self.samples
-        )
-
     @cached_property
     def with_constant(self) -> Problem:
         """The problem with a last input that is always 1, as networks with biases see it."""

@@ -18,7 +18,7 @@ from deeplin.problems import Problem
 from deeplin.tables.preparation import Column, Preparation
 from deeplin.tables.reading import Reading, read_data
 from deeplin.training import text
-from deeplin.training.learning_rate import Advice, TrainingSpec, advise
+from deeplin.training.learning_rate import Advice, TrainingSpec
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.scores import (
     LeftOutScores,
@@ -68,12 +68,8 @@ class Diagnosis:
     `LogisticRegression()` and of a constant, on the rows of the table."""
     left_out: LeftOutScores | None
     """The same on rows left out; None where it is undefined."""
-    alone: dict[str, tuple[Advice, ...]]
-    """With several targets, the closed-form advice for a separate network for each of them."""
     overfitting: Overfitting | None
     """Effective ranks and errors of the minimum-norm interpolant, if d > n."""
-    notes: tuple[str, ...]
-    """How the table was read and prepared, and remarks on it."""
 
     @property
     def problem(self) -> Problem:
@@ -90,6 +86,11 @@ class Diagnosis:
     def classes(self) -> tuple[Any, ...]:
         """The sorted classes of the target; () for a regression."""
         return () if self.problem.classes is None else tuple(self.problem.classes.tolist())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the table was read and prepared, and remarks on it."""
+        return self.reading.notes
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -173,11 +174,8 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         lead, *others = map(html.escape, (*self.summary, *self.notes))
         items = "".join(f"<li>{sentence}</li>" for sentence in others)
-        tables = "".join(
-            f"<h4>{html.escape(name)}</h4>{table.to_html(index=False)}"
-            for name, table in text.tables(self)
-        )
-        more = f"<details><summary>Tables</summary>{tables}</details>"
+        table = text.depths(self).to_html(index=False)
+        more = f"<details><summary>By depth</summary>{table}</details>"
         return f"<p><b>{lead}</b></p><ul>{items}</ul>{more}"
 
     def as_json(self) -> dict[str, Any]:
@@ -212,7 +210,6 @@ class Diagnosis:
             "r_squared_left_out": self.r_squared_left_out,
             "scores": self.scores,
             "scores_left_out": left.scores if left else (),
-            "alone": self.alone,
             "overfitting": over and asdict(over) | {"verdict": over.verdict},
             "dependent": self.dependent,
             "summary": self.summary,
@@ -233,9 +230,6 @@ def diagnose(
     initialization: str | None = "torch",
     biases: bool = True,
     readout: ArrayLike | None = None,
-    names: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
-    notes: Iterable[str] = (),
     width: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
@@ -262,9 +256,6 @@ def diagnose(
         initialization: the kind of start; None for small starts, without simulation.
         biases: whether the simulated networks have the biases of `torch.nn.Linear`.
         readout: a fixed read-out p; then nothing is simulated.
-        names: the names of the inputs of a `Problem`.
-        targets: the names of the targets of a `Problem`.
-        notes: sentences to add to those on the table.
         width: the hidden width; default: that of the inputs, at most 32.
         seed: the seed of the simulated starts.
 
@@ -284,7 +275,7 @@ def diagnose(
     if not isinstance(problem, Problem | Reading):
         scaled = {"standardize": standardize, "scale_targets": standardize}
         problem = read_data(problem, y, target, task=task, **scaled)
-    reading = problem if isinstance(problem, Reading) else _unprepared(problem, names, targets)
+    reading = problem if isinstance(problem, Reading) else _unprepared(problem)
     problem, columns = reading.problem, reading.targets
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
@@ -321,9 +312,7 @@ def diagnose(
             seed=seed_number(seed),
             scores=trained,
             left_out=left,
-            alone=_advice_for_each_target(problem, columns, layer_counts, spec) if squared else {},
             overfitting=_overfitting(reading, centered) if interpolates and squared else None,
-            notes=(*reading.notes, *notes),
         )
 
 
@@ -339,13 +328,11 @@ def _one_at_a_time(
     return LeftOutScores("one row left out at a time", found)
 
 
-def _unprepared(
-    problem: Problem, names: Sequence[str] | None, targets: Sequence[str] | None
-) -> Reading:
+def _unprepared(problem: Problem) -> Reading:
     """Return a problem as if read from a table with its inputs and targets as columns."""
-    inputs = [f"x{k + 1}" for k in range(problem.dimension)] if names is None else names
+    inputs = [f"x{k + 1}" for k in range(problem.dimension)]
     count = problem.outputs if problem.classes is None else 1
-    columns = [f"y{k + 1}" for k in range(count)] if targets is None else targets
+    columns = [f"y{k + 1}" for k in range(count)]
     size = len(inputs) + len(columns)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
     plain = Preparation(
@@ -404,20 +391,6 @@ def _dependent(reading: Reading) -> tuple[str, ...]:
     values, vectors = np.linalg.eigh(moments[np.ix_(varies, varies)] / np.outer(size, size))
     involved = (vectors[:, 0] ** 2 >= PARTICIPATION_THRESHOLD) & (values[0] < DEPENDENCE_THRESHOLD)
     return tuple(np.array(reading.inputs)[varies][involved].tolist())
-
-
-def _advice_for_each_target(
-    problem: Problem, names: Sequence[str], depths: list[int], optimizer: TrainingSpec
-) -> dict[str, tuple[Advice, ...]]:
-    """Return advice for a separate network for each of several targets that has a signal."""
-    if problem.outputs == 1:
-        return {}
-    parts = {name: problem.only_target(k) for k, name in enumerate(names)}
-    return {
-        name: tuple(advise(part, L, optimizer) for L in depths)
-        for name, part in parts.items()
-        if part.optimum_norm > 0
-    }
 
 
 def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:

@@ -56,7 +56,7 @@ SYMBOLS = (
     "the least-squares solution; R_min is the mean squared error of w*, R_0 that of predicting 0.",
 )
 SHOWN = 12
-"""Number of coefficients of a target that are printed."""
+"""Number of coefficients that are printed of each output."""
 
 
 # --- a diagnosis ---------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = Fal
         lists["Details"] = [*_raw(diagnosis), *facts(diagnosis), *SYMBOLS]
     parts += [f"{name}\n{_bullets(them, width)}".lstrip() for name, them in lists.items() if them]
     if details:
-        for name, table in tables(diagnosis):  # columns beyond the width follow below
-            parts.append(f"{name}\n{table.to_string(index=False, line_width=width)}")
+        table = depths(diagnosis).to_string(index=False, line_width=width)
+        parts.append(f"By depth\n{table}")
     else:
         parts.append("Spectrum, sharpness and tables by depth: --details")
     return "\n\n".join(parts)
@@ -298,46 +298,10 @@ def facts(diagnosis: Diagnosis) -> list[str]:
     return found
 
 
-def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
-    """Return every table with its heading, with numbers to four digits."""
-    import pandas as pd
-
-    depth = diagnosis.advice[-1].depth
-    by_depth = diagnosis.depths.dropna(axis="columns", how="all").rename(columns=HEADINGS)
-    named = {
-        "By depth": by_depth,
-        f"Each target alone, at depth {depth}": pd.DataFrame(_targets(diagnosis)),
-        "Largest coefficients of w*": pd.DataFrame(_coefficients(diagnosis)),
-    }
-    return [
-        (name, table.map(lambda cell: cell if isinstance(cell, str | int) else _number(cell)))
-        for name, table in named.items()
-        if len(table)
-    ]
-
-
-def _targets(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return each of several targets with a network of its own, at the greatest depth."""
-    rows = []
-    for name, value in diagnosis.r_squared.items() if len(diagnosis.targets) > 1 else ():
-        row = {"target": name, "R²": value}
-        if name in diagnosis.alone:
-            advice = diagnosis.alone[name][-1]
-            row["critical rate"] = advice.critical_learning_rate
-            row["rate to use"] = advice.learning_rate
-        rows.append(row)
-    return rows
-
-
-def _coefficients(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return the largest coefficients of w*."""
-    rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
-    if not rows:
-        return []
-    several = diagnosis.targets if not diagnosis.classes else diagnosis.classes
-    columns = ("coefficient",) if len(rows[0][1]) == 1 else several
-    largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN]
-    return [{"input": name, **dict(zip(columns, w, strict=True))} for name, w in largest]
+def depths(diagnosis: Diagnosis) -> pd.DataFrame:
+    """Return the table of all depths with its headings, and numbers to four digits."""
+    table = diagnosis.depths.dropna(axis="columns", how="all").rename(columns=HEADINGS)
+    return table.map(lambda cell: cell if isinstance(cell, int) else _number(cell))
 
 
 # --- a finished training -------------------------------------------------------------------------
