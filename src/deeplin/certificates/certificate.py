@@ -210,7 +210,8 @@ def certify(
         constants=constants,
     )
     rows, overflows = [], []
-    with np.errstate(over="call", invalid="ignore", call=lambda *what: overflows.append(what)):
+    quiet: Any = {"divide": "ignore", "invalid": "ignore"}
+    with np.errstate(**quiet, over="call", call=lambda *what: overflows.append(what)):
         for statement in _selected(only, scope):
             claims = _assess(statement, context)
             claims = [_within_range(claim) for claim in claims] if overflows else claims
@@ -322,7 +323,7 @@ def _tightest(check: Check, context: Context) -> dict[str, Any]:
     """Return sides, margin and tolerance at the smallest margin relative to the claim's scale."""
     left, right = np.asarray(check.left, float), np.asarray(check.right, float)
     scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+    with np.errstate(over="ignore"):
         margin = -abs(left - right) if check.equality else right - left
         bound = tolerance_of(
             scale,

@@ -198,8 +198,7 @@ class Context:
 
     def interpolates(self) -> dict[str, Any]:
         """Return the hypothesis Y = XΘ at the end."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            missing = np.sqrt(self.loss[-1]) / self.target_norm
+        missing = np.sqrt(self.loss[-1]) / self.target_norm
         missing = np.where(self.bounded, np.nan_to_num(missing, nan=0.0), np.inf)
         return {"the trained map interpolates": Hypothesis(missing, "≤", INTERPOLATES)}
 
@@ -236,8 +235,7 @@ class Context:
             (self.depth - 1) * np.linalg.norm(self.slope, axis=(-1, -2)) * np.prod(sizes, axis=-1)
         )
         before, after = bend[:-1], bend[1:]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            between = (before - after) / np.log(before / after)
+        between = (before - after) / np.log(before / after)
         between = np.where(np.isfinite(between), between, np.maximum(before, after))
         total = 2 * rate * np.sum(np.diff(self.times)[:, None] * between, axis=0)
         return np.exp(np.minimum(np.nan_to_num(total, nan=np.inf), 500))

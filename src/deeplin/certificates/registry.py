@@ -209,8 +209,7 @@ def _with_constant(hypothesis: Any, c: float) -> Any:
 def ratio(left: ArrayLike, right: ArrayLike) -> np.ndarray:
     """Return left/right, 0 where left is 0."""
     left, right = np.asarray(left, float), np.asarray(right, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(left == 0, 0.0, left / right)
+    return np.where(left == 0, 0.0, left / right)
 
 
 def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:

@@ -276,10 +276,9 @@ def _spread(context: Context) -> np.ndarray:
     if "width" in context.run.evidence:
         raise NotApplicable("for weights that were formed; this wide network was not")
     ratios = []
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for scale, layer in zip(context.scales, context.initial[:: context.depth - 1], strict=True):
-            singular = np.linalg.svd(layer, compute_uv=False)
-            ratios += [scale / singular[:, -1], singular[:, 0] / scale]
+    for scale, layer in zip(context.scales, context.initial[:: context.depth - 1], strict=True):
+        singular = np.linalg.svd(layer, compute_uv=False)
+        ratios += [scale / singular[:, -1], singular[:, 0] / scale]
     return np.nan_to_num(ratios, nan=np.inf)
 
 
@@ -351,8 +350,7 @@ def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) 
     if context.constants.c is None and any(map(is_open, hypotheses.values())):
         known = context.known_loss(context.problem.samples)
         where = where & context.later & (context.loss > tolerance(0.0, **known))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            reached = np.log(context.loss[:1] / context.loss)
+        reached = np.log(context.loss[:1] / context.loss)
         slow = np.where(reached > 0, ratio(rate, reached), np.inf)
         part = "rate of the loss: smallest factor"
         return value(slow, part, where=where, hypotheses=met)
@@ -384,8 +382,7 @@ def _start_conditions(context: Context) -> dict[str, Hypothesis]:
     alpha, beta = context.scales
     X, sigma = context.input_norm, context.smallest_singular
     spread = (L * alpha * X * context.input_frobenius) ** 2 * problem.outputs * chance
-    with np.errstate(divide="ignore", invalid="ignore"):
-        enough = spread / (beta**2 * sigma**4)
+    enough = spread / (beta**2 * sigma**4)
     large = max(1.0, np.sqrt(L * X * context.target_norm) / sigma)
     return _wide(context) | {
         "m large enough for L, α and X": Hypothesis(context.width, "≥", enough, constant=True),
@@ -422,8 +419,7 @@ def printed_bound_on_all_subsets(context: Context) -> list[Check]:
     """Report the required c, about L for small α, since the last layer alone has norm β."""
     size = _printed_bound(context)
     flow = context.under_flow() | _start_conditions(context)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        narrower = context.bound_with_first[-1] / size
+    narrower = context.bound_with_first[-1] / size
     return [
         context.with_constant(context.bound[-1], size, "all subsets", hypotheses=flow),
         value(narrower, "with layer 1: smallest c", hypotheses=flow),
@@ -566,8 +562,7 @@ def _random_start(context: Context) -> dict:
     truth = np.linalg.norm(population.optimum)
     reach = math.sqrt(L * n) * (math.sqrt(truth) * largest**0.25 + q**0.25)
     spread = L**2 * alpha**2 * largest * s_0 * n**2 * q * math.log(n / delta)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
+    wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
     large = max(1.0, largest**0.25 * reach / math.sqrt(s_k))
     return {
         "gradient flow": context.is_flow,

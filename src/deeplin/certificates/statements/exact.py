@@ -413,8 +413,7 @@ def conditional_law(context: Context) -> Check:
     squares = np.linalg.norm(above.mT @ above, axis=(-2, -1))
     mean = alpha2 * free * np.sum(above**2, axis=(-2, -1))
     deviation = alpha2 * np.sqrt(2 * free) * squares
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = (context.perpendicular_norm[-1] ** 2 - mean) / deviation
+    score = (context.perpendicular_norm[-1] ** 2 - mean) / deviation
     return value(np.abs(np.nan_to_num(score)), "measured: deviations from the mean")
 
 
@@ -705,8 +704,7 @@ def _from_best_product(context: Context) -> tuple[np.ndarray, np.ndarray]:
     optimum = roots * coordinates
     values = np.linalg.svd(optimum, compute_uv=False)
     missing = roots * (vectors.T @ context.backward[0][-1]) - optimum @ left.T @ left
-    with np.errstate(invalid="ignore"):
-        away = np.linalg.norm(missing, axis=(-2, -1)) / values[r - 1]
+    away = np.linalg.norm(missing, axis=(-2, -1)) / values[r - 1]
     return away, values
 
 
@@ -736,8 +734,7 @@ def added_by_the_start(context: Context) -> list[Check]:
     if context.population is not None and context.batch >= MANY:
         found = added_risk(context.problem, context.run, context.population)
         apart = found.measured - found.law
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = abs(np.mean(apart)) / (np.std(apart, ddof=1) / np.sqrt(context.batch))
+        errors = abs(np.mean(apart)) / (np.std(apart, ddof=1) / np.sqrt(context.batch))
         part = "measured: standard errors between the mean over starts and the law"
         checks.append(value(float(np.nan_to_num(errors)), part))
     return checks

@@ -306,9 +306,8 @@ def _settled(context: Context) -> np.ndarray:
     beta = context.run.momentum
     trace = 1 + beta - context.learning_rate * context.final_sharpness
     root = np.sqrt(np.maximum(trace**2 - 4 * beta, 0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
-        needed = np.log(AT_MINIMIZER / np.finfo(float).eps) / growth
+    growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
+    needed = np.log(AT_MINIMIZER / np.finfo(float).eps) / growth
     near = context.gap <= AT_MINIMIZER**2 * context.problem.zero_gap
     near = np.logical_and.accumulate(near[::-1])[::-1]
     since = np.where(near, context.times[:, None], np.inf).min(axis=0)
@@ -387,8 +386,7 @@ def layer_structure(context: Context) -> list[Check]:
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
     later = squares[..., 1:]
-    with np.errstate(divide="ignore"):
-        bound = 1 - epsilon / later
+    bound = 1 - epsilon / later
     pairs = pairwise(context.extremes)
     aligned = np.stack([np.sum(up.right * down.left, axis=-1) ** 2 for down, up in pairs], axis=-1)
     return [
@@ -434,8 +432,7 @@ def exponential_convergence(context: Context) -> list[Check]:
     """Check from the first record with t ≥ 1 with the constant of FM-T3; the path by its chords."""
     early = _early(context)
     mu, met = _constant(context, early), _first(context)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        whole = 2 * np.sqrt(context.gap[early] / mu)
+    whole = 2 * np.sqrt(context.gap[early] / mu)
     size = np.sqrt(np.sum(context.layer_norms[early] ** 2, axis=-1))
     details: dict[str, Any] = {"scale": size + whole, "slack": context.flow_slack}
     return [
@@ -696,10 +693,9 @@ def _convergence_hypotheses(context: Context) -> dict[str, Any]:
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
     sides = np.concatenate([context.prefix_values[0], context.suffix_values[0]], axis=-2)
     bounds = product_bounds(_scales(context), context.widths[0], _field(constants, "u"))
-    with np.errstate(invalid="ignore"):
-        inside = (np.max(sides[..., 0], axis=-1) <= bounds.largest) & (
-            np.min(sides[..., 1], axis=-1) >= bounds.smallest
-        )
+    inside = (np.max(sides[..., 0], axis=-1) <= bounds.largest) & (
+        np.min(sides[..., 1], axis=-1) >= bounds.smallest
+    )
     return hypotheses | {
         "gradient flow": context.is_flow,
         "L, d large enough for an admissible u": [c is not None for c in constants],
