@@ -402,9 +402,7 @@ def test_a_batch_certifies_like_its_members(cells):
         assert close.all(), part["id"][~close].tolist()
 
 
-@pytest.mark.parametrize(
-    "options", [{"c": 0.0}, {"c": -1.0}, {"b": 0.0}, {"delta": 0.7}, {"normalisation": "l1"}]
-)
+@pytest.mark.parametrize("options", [{"c": 0.0}, {"c": -1.0}, {"b": 0.0}, {"delta": 0.7}])
 def test_constants_out_of_range_are_refused(options):
     with pytest.raises(dl.InputError):
         Constants(**options)

@@ -60,7 +60,6 @@ def test_a_fresh_run_is_certified_as_json(command, options):
         ["--start", "lucky"],
         ["--learning-rate", "-1"],
         ["--only", "FM-L99"],
-        ["--tolerance", "-1"],
     ],
 )
 def test_bad_input_exits_with_two(command, arguments):

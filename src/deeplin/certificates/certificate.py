@@ -167,22 +167,29 @@ def certify(
     only: Iterable[str] | str | None = None,
     scope: str = "run",
     tolerance: float = 1e-9,
-    flow_tolerance: float = 1e-6,
     population: Population | None = None,
     constants: Constants | None = None,
     parts: bool = False,
 ) -> Certificate:
     """Evaluate the statements of the papers on a problem and a run (or a batch of runs).
 
-    `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
-    a numerically integrated flow. The table states the absolute tolerance of each row. A statement
-    about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
-    along with the measured sides. The statements about benign overfitting need the `population` of
-    the data; `constants` sets their free constants. A row shows the tightest claim of its
-    statement; `parts=True` gives every claim a row of its own. `only` names statements by their
-    ids, such as "FM-T2". Without it the statements of one `scope` are evaluated: "run", those about
-    the trained network, its training or its data; "theory", those about none of these (such as
-    Talk-log or X-22); or "all".
+    A statement about gradient flow is not judged on gradient descent: its verdict is then
+    "hypotheses not met", along with the measured sides.
+
+    Args:
+        problem: The problem that the run was trained on.
+        run: A run, a batch of runs, or a network.
+        only: Ids of the statements to evaluate, such as "FM-T2"; default: those of the `scope`.
+        scope: "run" for statements about the trained network, its training or its data; "theory"
+            for those about none of these, such as Talk-log or X-22; or "all".
+        tolerance: Relative tolerance for rounding. The table states the absolute one of each row.
+        population: The population of the data, for statements about benign overfitting.
+        constants: Their free constants.
+        parts: Whether every claim of a statement has a row of its own; otherwise a row shows the
+            tightest claim.
+
+    Returns:
+        A table with one row for each statement and run.
 
     ```python
     import deeplin as dl, numpy as np
@@ -200,15 +207,7 @@ def certify(
             "deeplin.gradient_descent returns."
         )
     positive_number("tolerance", tolerance, zero_allowed=True)
-    positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
-    context = Context(
-        problem,
-        run,
-        tolerance=tolerance,
-        flow_tolerance=flow_tolerance,
-        population=population,
-        constants=constants,
-    )
+    context = Context(problem, run, tolerance=tolerance, population=population, constants=constants)
     rows, overflows = [], []
     quiet: Any = {"divide": "ignore", "invalid": "ignore"}
     with np.errstate(**quiet, over="call", call=lambda *what: overflows.append(what)):

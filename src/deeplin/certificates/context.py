@@ -37,6 +37,8 @@ from deeplin.theory.small_initialization import scale_of_layers
 
 AT_MINIMIZER = 1e-3
 """Relative distance of a network's map from w* on the data up to which it is a minimizer."""
+FLOW_TOLERANCE = 1e-6
+"""Relative error of an integrated flow, for equalities along it."""
 INTERPOLATES = 1e-3
 """Largest ‖Y − XΘ‖/‖Y‖ of a map that counts as interpolating (a mean loss of 1e-7 does).
 
@@ -57,7 +59,6 @@ class Context:
         run: Run | Network,
         *,
         tolerance: float = 1e-9,
-        flow_tolerance: float = 1e-6,
         population: Population | None = None,
         constants: Constants | None = None,
     ):
@@ -82,8 +83,7 @@ class Context:
                 "digits; pass a run in float64, the default of deeplin.initialize."
             )
         self.problem, self.run = problem, run
-        self.tolerance, self.flow_tolerance = tolerance, flow_tolerance
-        self.population = population
+        self.tolerance, self.population = tolerance, population
         self.constants = constants or Constants()
         self.depth, self.widths = run.network.depth, run.network.widths
         self.batch = run.network.batch or 1
@@ -365,7 +365,7 @@ class Context:
     @property
     def flow_slack(self) -> float:
         """The relative error of equalities along an integrated flow, else 0."""
-        return self.flow_tolerance if self.is_flow else 0.0
+        return FLOW_TOLERANCE if self.is_flow else 0.0
 
     # --- along the run -----------------------------------------------------------------------
 
@@ -669,18 +669,12 @@ class Context:
     def scales(self) -> tuple[np.ndarray, np.ndarray]:
         """α and β measured on the initial first and last layer, each (batch,) (errata E-6).
 
-        RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry. A simulated wide
-        network, of which only a part is formed, provides the scales of its entries.
+        They are the RMS singular values ‖W_1‖_F/√d and ‖W_L‖_F/√q. A simulated wide network, of
+        which only a part is formed, provides the scales of its entries.
         """
         evidence = self.run.evidence
         if "width" in evidence:
-            factor = np.sqrt(self.width) if self.constants.normalisation == "operator" else 1.0
             alpha, beta = (np.full(self.batch, evidence[n]) for n in ("alpha", "beta"))
-            return alpha * factor, beta * factor
-        first, last = self.initial[0], self.initial[-1]
-        sizes = [np.linalg.norm(layer, axis=(-1, -2)) for layer in (first, last)]
-        if self.constants.normalisation == "entry":
-            counts = [layer.shape[-1] * layer.shape[-2] for layer in (first, last)]
-        else:
-            counts = [first.shape[-1], last.shape[-2]]
-        return sizes[0] / np.sqrt(counts[0]), sizes[1] / np.sqrt(counts[1])
+            return alpha * np.sqrt(self.width), beta * np.sqrt(self.width)
+        first, last = (np.linalg.norm(self.initial[k], axis=(-1, -2)) for k in (0, -1))
+        return first / np.sqrt(self.widths[0]), last / np.sqrt(self.widths[-1])

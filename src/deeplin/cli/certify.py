@@ -30,8 +30,6 @@ def certify(
         float | None, typer.Option(help="Of gradient descent; default: train by gradient flow.")
     ] = None,
     seed: Annotated[int, seed_option("Seed of its data and its initialization.")] = 0,
-    tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
-    parts: Annotated[bool, typer.Option("--parts", help="Print one row for each claim.")] = False,
     details: Annotated[
         bool, typer.Option("--details", help="Print ids, both sides and measured constants.")
     ] = False,
@@ -52,11 +50,11 @@ def certify(
         problem, outcome = _train_example(depth, start, learning_rate, seed)
     else:
         problem, outcome = load_run(run)
-    table = certify_run(problem, outcome, only=only or None, tolerance=tolerance, parts=parts)
+    table = certify_run(problem, outcome, only=only or None)
     if as_json:
         typer.echo(json.dumps(table.records(), ensure_ascii=False, indent=2))
     else:
-        shown = {"details": details, "everything": everything or bool(only) or parts}
+        shown = {"details": details, "everything": everything or bool(only)}
         typer.echo(certificate_text(table, width=text_width(), **shown))
     if not table.all_hold:
         raise typer.Exit(1)

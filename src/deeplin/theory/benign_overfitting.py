@@ -31,8 +31,6 @@ class Constants:
     """Threshold of the effective rank: k = min{j : r_j ≥ bn} (BO-D2.2)."""
     delta: float = 0.1
     """Probability of failure in the bounds that hold with high probability."""
-    normalisation: str = "operator"
-    """What α and β measure: `operator` (RMS singular value) or `entry` (RMS entry) (errata E-6)."""
 
     def __post_init__(self):
         if self.c is not None:
@@ -40,10 +38,6 @@ class Constants:
         positive_number("b", self.b)
         if positive_number("delta", self.delta) >= 0.5:
             raise InputError(f"delta is {self.delta:g}; pass a probability below 1/2.")
-        if self.normalisation not in ("operator", "entry"):
-            raise InputError(
-                f"normalisation is {self.normalisation!r}; pass 'operator' or 'entry'."
-            )
 
 
 class EffectiveRanks(NamedTuple):

@@ -164,7 +164,7 @@ def spiked(context: Context) -> list[Check]:
 
 @statement("BO-D2.3", Context.identity_middle)
 def random_start(context: Context) -> Check:
-    """Report β of the last layer, in the caller's normalisation."""
+    """Report β of the last layer."""
     return value(context.scales[1], "β")
 
 
@@ -223,7 +223,7 @@ def _growth(context: Context, factor) -> Check:
 def _perpendicular_below(context: Context, right, where=True) -> Check:
     """Check ‖Θ_⊥(t)‖ ≤ right along a flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
     size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
-    after, slack = context.later & where, context.flow_tolerance
+    after, slack = context.later & where, context.flow_slack
     known = {"subtracted": size, "condition": context.condition}
     found = context.perpendicular_norm
     return Check(found, right, where=after, slack=slack, scale=size, **known)
@@ -354,7 +354,7 @@ def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) 
         slow = np.where(reached > 0, ratio(rate, reached), np.inf)
         part = "rate of the loss: smallest factor"
         return value(slow, part, where=where, hypotheses=met)
-    details = {"where": context.later & where, "slack": context.flow_tolerance}
+    details = {"where": context.later & where, "slack": context.flow_slack}
     return context.loss_below(np.exp(-rate), "rate of the loss", hypotheses=met, **details)
 
 

@@ -175,7 +175,7 @@ def conservation(context: Context) -> list[Check]:
     squares = context.layer_norms**2
     scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
     drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
-    flow, slack = context.flow(), context.flow_tolerance
+    flow, slack = context.flow(), context.flow_slack
     along = Check(drift, 0.0, "along the flow", scale=scale, slack=slack, hypotheses=flow)
     if not context.consecutive.any():
         return [along]
