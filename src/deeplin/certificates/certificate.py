@@ -102,11 +102,9 @@ class Certificate(pd.DataFrame):
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as JSON values; numbers that are not finite become None."""
-        table = self.table.astype(object)
-        finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
-        rows = table.where(finite, None).to_dict("records")
+        rows = self.table.to_dict("records")
         known = [[_finite(entry._asdict()) for entry in row["unmet"]] for row in rows]
-        return [row | {"unmet": entries} for row, entries in zip(rows, known, strict=True)]
+        return [_finite(row) | {"unmet": k} for row, k in zip(rows, known, strict=True)]
 
     def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a LaTeX `tabular` of the statements that apply; it needs the package booktabs.
@@ -152,8 +150,8 @@ def _number(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.4g}"
 
 
-def _finite(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows with numbers that are not finite replaced by None."""
+def _finite(entry: dict[Any, Any]) -> dict[str, Any]:
+    """Return the values with numbers that are not finite replaced by None."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in entry.items()

@@ -27,7 +27,6 @@ from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network, check_fits, host_arrays, products
 from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
-from deeplin.problems.best_of_rank import BestOfRank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.problem import as_columns, as_map
 from deeplin.theory.benign_overfitting import Constants, Tail, flat_tail, spike
@@ -117,10 +116,7 @@ class Context:
     @cached_property
     def optimum_rank(self) -> int:
         """The rank of Θ*."""
-        problem = self.problem
-        if isinstance(problem, GeneralizedLinearProblem):
-            return int(np.linalg.matrix_rank(problem.optimum_columns))
-        return int(np.linalg.matrix_rank(problem.spectrum.coordinates))
+        return int(np.linalg.matrix_rank(self.problem.optimum_columns))
 
     def full_width(self) -> None:
         """Raise NotApplicable if a hidden layer is too narrow for Θ* (X-34)."""
@@ -129,24 +125,6 @@ class Context:
                 f"for hidden layers at least as wide as the rank of Θ*, {self.optimum_rank}; "
                 f"the narrowest has width {self.narrowest}"
             )
-
-    @cached_property
-    def reachable(self) -> BestOfRank:
-        """The best product that the narrowest hidden layer allows, and its risk (X-34)."""
-        return self.problem.best_of_rank(self.narrowest)
-
-    @property
-    def reachable_gap(self) -> np.ndarray:
-        """R above the smallest risk that the hidden layers can reach, (records, batch)."""
-        return self.gap - self.reachable.excess
-
-    def ends_in_reachable_minimizer(self) -> dict[str, Any]:
-        """Return the hypothesis that the end is as good as the narrowest hidden layer allows."""
-        reach = np.sqrt(max(self.problem.zero_gap, np.finfo(float).tiny))
-        away = np.sqrt(np.maximum(self.reachable_gap[-1], 0.0)) / reach
-        away = np.where(self.bounded, away, np.inf)
-        name = "the run ended in a minimizer of its width"
-        return {name: Hypothesis(away, "≤", AT_MINIMIZER)}
 
     def square_layers(self) -> None:
         """Raise NotApplicable unless every layer is d×d (FM Section 5)."""
@@ -399,17 +377,15 @@ class Context:
             squares.append(np.sum(outer * inner.mT, axis=(-1, -2)))
         return np.stack(squares, axis=-1)
 
-    @cached_property
-    def gradient_scale(self) -> np.ndarray:
-        """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
+    def gradient_scale(self, least: float = 0.0) -> np.ndarray:
+        """Return 2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
 
-        For other losses a bound of ‖g‖ replaces the first factors.
-
-        At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
-        the records.
+        For other losses a bound of ‖g‖ replaces the first factors; layers count as at least as
+        large as `least`. At the start and at the end: (2, batch, L), so the indices 0 and −1 mean
+        the same as along the records.
         """
         ends = [np.stack(pair) for pair in zip(self.initial, self.final, strict=True)]
-        sizes = values_of_layers(ends)[..., 0]
+        sizes = np.maximum(values_of_layers(ends)[..., 0], least)
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
         slopes = self.slope_bound(self.backward[0][[0, -1]])
         scale = slopes * self.readout_norm
@@ -496,11 +472,6 @@ class Context:
         return sharpness(self.problem, self.final_network, method=method)
 
     @property
-    def exact_error(self) -> np.ndarray:
-        """How far from its value at minimizers the Hessian may be, (batch,)."""
-        return np.asarray(self.exact_sharpness.error)
-
-    @property
     def final_sharpness(self) -> np.ndarray:
         """S at the end, (batch,)."""
         return np.asarray(self.exact_sharpness.value)
@@ -510,10 +481,10 @@ class Context:
         """Hessian-vector products at the end."""
         return LinearHessian(self.problem, self.final, self.readout)
 
-    @property
+    @cached_property
     def certified_sharpness(self) -> Eigenpair:
         """The largest Hessian eigenvalue at the end by certified Lanczos, with its vector."""
-        return self.hessian.largest
+        return self.hessian.extreme()
 
     @cached_property
     def minimal(self) -> MinimalSharpness:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -62,11 +61,6 @@ class LinearHessian:
             change = move @ forward[k] + weight @ change
         return np.concatenate(images, axis=1)
 
-    def gradient(self) -> np.ndarray:
-        """Return ∇R as flat vectors, (batch, parameters)."""
-        layers = products.layer_gradients(self.backward, self.forward)
-        return np.concatenate([layer.reshape(self.shape[0], -1) for layer in layers], axis=1)
-
     def extreme(self, sign: int = 1, tolerance: float = 1e-8) -> Eigenpair:
         """Return the largest (or with sign −1 the smallest) eigenvalue, by certified Lanczos."""
         found = lanczos.largest(
@@ -80,11 +74,6 @@ class LinearHessian:
         assert found.vector is not None
         value = sign * np.asarray(found.value)
         return Eigenpair(value, np.asarray(found.error), found.vector, np.asarray(found.scale))
-
-    @cached_property
-    def largest(self) -> Eigenpair:
-        """The largest eigenvalue of each network."""
-        return self.extreme()
 
 
 def directional(function, weights: Sequence[np.ndarray], moves: Sequence[np.ndarray]) -> np.ndarray:

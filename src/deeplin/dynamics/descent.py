@@ -147,7 +147,8 @@ def gradient_descent(
     descent = Descent(objective, ensemble, criteria, update, draws, stops_per_call)
     state = drive(descent, descent.start(), stops, recorder)
     if record_every is not None and record_every % 2 == 0 and draws is None:
-        _warn_of_alternation(descent, state, record_every)
+        rounding = np.finfo(float).eps * before["risk"]
+        _warn_of_alternation(descent, state, record_every, rounding)
     no_goal = goal is None and slope is None
     close = CLOSE * before["gap"] if no_goal and objective.has_gap else None
     return finish(
@@ -167,10 +168,13 @@ class HiddenAlternation(UserWarning):
     """Runs alternate between two points, of which their records show only one."""
 
 
-def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> None:
+def _warn_of_alternation(
+    descent: Descent, state: State, record_every: int, rounding: np.ndarray
+) -> None:
     """Warn where records an even number of steps apart hide an orbit of period two.
 
-    The test takes two more steps from the end, which are not part of the run.
+    The test takes two more steps from the end, which are not part of the run. The last bits of a
+    converged run alternate, too: changes below `rounding` do not count.
     """
     if not state.running.any():
         return
@@ -182,7 +186,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
         values.append(visited.values[-1])
     first, second, third = values
     with np.errstate(invalid="ignore"):
-        moved = np.abs(second - first) > ALTERNATES * np.abs(first)
+        moved = np.abs(second - first) > ALTERNATES * np.abs(first) + rounding
         returned = np.abs(third - first) < 0.1 * np.abs(second - first)
     count = int(np.sum(moved & returned & state.running))
     if count:

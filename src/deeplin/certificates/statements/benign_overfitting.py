@@ -178,6 +178,7 @@ def perpetual_bound(context: Context) -> Check:
 def product_rate(context: Context) -> Check:
     """Compare the formula with the derivative of the product, at the start and at the end."""
     n, errors, sizes = context.problem.samples, [], []
+    scale = context.gradient_scale()
 
     def product(layers):
         return products.product(layers, context.readout)
@@ -188,7 +189,7 @@ def product_rate(context: Context) -> Check:
         errors.append(n * np.linalg.norm(difference, axis=(-1, -2)))
         norms = context.singular_values[record]
         others = [np.prod(np.delete(norms, k, axis=-1), axis=-1) for k in range(context.depth)]
-        sizes.append(n * np.sum(context.gradient_scale[record] * np.stack(others, -1), axis=-1))
+        sizes.append(n * np.sum(scale[record] * np.stack(others, -1), axis=-1))
     return Check(np.stack(errors), 0.0, scale=np.stack(sizes))
 
 
