@@ -79,19 +79,6 @@ def test_a_network_that_is_not_finite_leaves_the_others_alone(problem, net):
         assert abs(found.value[0] - alone.value) <= alone.error
 
 
-def test_power_iteration_finds_the_largest_modulus_with_its_residual(problem, net, hessian):
-    matrix = hessian(problem, net)
-    values = np.linalg.eigvalsh(matrix)
-    found = sharpness(problem, net, method="power", steps=400)
-    modulus = values[np.argmax(np.abs(values))]
-    assert found.value == pytest.approx(modulus, rel=1e-6)
-    residual = np.linalg.norm(matrix @ found.vector - found.value * found.vector)
-    assert found.error == pytest.approx(residual, abs=1e-12)
-    short = sharpness(problem, net, method="power")
-    assert short.products == 20
-    assert not short.converged
-
-
 def test_any_loss_of_a_pytree_has_a_sharpness():
     matrix = np.diag([1.0, 5.0, -2.0])
 
@@ -152,11 +139,10 @@ def test_a_network_without_curvature_has_a_direction_too(problem):
     """Zero weights, three layers: a zero Hessian, whose range has no direction at all."""
     moving = dl.initialize.gaussian(jax.random.key(3), (5, 4, 4, 1), 0.6)
     batch = stack([jax.tree.map(jnp.zeros_like, moving), moving])
-    for seed in range(5):
-        found = sharpness(problem, batch, method="lanczos", key=jax.random.key(seed))
-        assert found.value[0] == found.error[0] == 0
-        np.testing.assert_allclose(np.linalg.norm(found.vector, axis=1), 1, rtol=1e-12)
-        assert found.value[1] == pytest.approx(sharpness(problem, moving).value, rel=1e-9)
+    found = sharpness(problem, batch, method="lanczos")
+    assert found.value[0] == found.error[0] == 0
+    np.testing.assert_allclose(np.linalg.norm(found.vector, axis=1), 1, rtol=1e-12)
+    assert found.value[1] == pytest.approx(sharpness(problem, moving).value, rel=1e-9)
 
 
 def test_lanczos_that_may_not_finish_says_so(problem):
@@ -177,7 +163,7 @@ def test_another_network_of_the_same_shape_does_not_compile_again(problem, net):
 
     sharpness(loss, net, method="lanczos")
     first = len(traces)
-    sharpness(loss, dl.Network([2 * weight for weight in net.weights]), method="lanczos", steps=7)
+    sharpness(loss, dl.Network([2 * weight for weight in net.weights]), method="lanczos")
     assert len(traces) == first
 
 
@@ -188,9 +174,7 @@ def test_another_network_of_the_same_shape_does_not_compile_again(problem, net):
         ({"which": "middle"}, "which is 'middle'"),
         ({"tolerance": 0.0}, "tolerance is 0"),
         ({"tolerance": float("nan")}, "tolerance is nan"),
-        ({"steps": 0, "method": "power"}, "steps is 0"),
         ({"start": np.ones(3)}, "start has shape"),
-        ({"method": "power", "which": "smallest"}, "largest modulus"),
     ],
 )
 def test_bad_arguments_are_named(problem, net, arguments, words):

@@ -347,14 +347,6 @@ def test_bad_input_gets_a_sentence(call, sentence):
         call(*drawn("relu"))
 
 
-def test_the_papers_iteration_works_on_modules():
-    module, X, y = drawn("relu")
-    H = dense(module, nn.CrossEntropyLoss(), X, y)
-    loss = dl.TorchLoss(nn.CrossEntropyLoss(), (X, y))
-    found = dl.sharpness(loss, module, method="power", steps=200)
-    assert found.value == pytest.approx(np.linalg.eigvalsh(H)[-1], rel=1e-4)
-
-
 def test_pytorch_is_not_imported_unless_it_is_used():
     code = (
         "import deeplin as dl, sys; dl.sharpness; dl.TorchLoss; assert 'torch' not in sys.modules"

@@ -1,4 +1,4 @@
-"""Sharpness: exact at minimizers, by certified Lanczos elsewhere, or by power iteration."""
+"""Sharpness and other eigenvalues of Hessians: exact at minimizers, certified elsewhere."""
 
 from deeplin.hessian._sharpness import Sharpness, sharpness
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change

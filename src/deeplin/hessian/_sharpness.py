@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer, PyTree, Shaped
+from jaxtyping import Bool, Float, Integer, PyTree, Shaped
 from scipy.sparse.linalg import LinearOperator
 
 from deeplin.errors import InputError, positive_number, whole_number
@@ -45,7 +44,7 @@ class Sharpness:
     error: float | Float[np.ndarray, " batch"]
     """The true eigenvalue is within this distance of `value`, rounding included."""
     method: str | Shaped[np.ndarray, " batch"]
-    """`exact`, `lanczos`, `dense` or `power`; an array if the networks of a batch differ."""
+    """`exact`, `lanczos` or `dense`; an array if the networks of a batch differ."""
     converged: bool | Bool[np.ndarray, " batch"]
     """Whether `error` is within the tolerance."""
     vector: np.ndarray | None = field(default=None, repr=False)
@@ -62,8 +61,6 @@ def sharpness(
     which: str = "largest",
     tolerance: float | None = None,
     start: PyTree = None,
-    key: Array | None = None,
-    steps: int = 20,
     max_products: int = 500,
     failure_probability: float = lanczos.FAILURE_PROBABILITY,
 ) -> Sharpness:
@@ -79,15 +76,13 @@ def sharpness(
             gives arrays), or for a user-defined loss any pytree of parameters, or a PyTorch module.
         method: `exact` (X-1: a small matrix, for linear networks at minimizers; the error says how
             far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
-            differentiation, small networks), `power` (the papers' iteration of `steps` products,
-            for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
+            differentiation, small networks), or `auto`: exact where its error allows, otherwise
             dense or Lanczos by size.
         which: `largest` or `smallest`, algebraically.
         tolerance: Requested error relative to the norm of the Hessian; by default two thirds of the
             digits of the precision.
-        start: A guess of the eigenvector (flattened parameters), used by `lanczos` and `power`: a
-            good one, such as the vector some steps of training earlier, saves products.
-        key: Random key of the start vector.
+        start: A guess of the eigenvector (flattened parameters), used by `lanczos`: a good one,
+            such as the vector some steps of training earlier, saves products.
         max_products: Maximum number of products in Lanczos (`converged` is then False).
         failure_probability: Probability with which the error of `lanczos` may fail to be a bound,
             because a random vector misses an eigenvector; a larger one needs fewer products.
@@ -122,8 +117,6 @@ def sharpness(
             which,
             resolved_tolerance(tolerance, dtype),
             _start(start, shape, dtype),
-            0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32)),
-            whole_number("steps", steps),
             whole_number("max_products", max_products),
             _probability(failure_probability),
         )
@@ -161,8 +154,6 @@ class _Request:
     which: str
     tolerance: float
     start: np.ndarray | None
-    seed: int
-    steps: int
     max_products: int
     failure: float
 
@@ -208,7 +199,6 @@ def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
         lambda members, vectors: request.sign * hessian(members, vectors),
         hessian.shape,
         hessian.dtype,
-        seed=request.seed,
         guess=request.start,
         tolerance=request.tolerance,
         max_products=request.max_products,
@@ -225,29 +215,6 @@ def _dense(request: _Request) -> Sharpness:
     converged = error <= request.tolerance * np.abs(values).max(axis=1)
     count = request.shape[1]
     return Sharpness(values[:, index], error, "dense", converged, vectors[:, :, index], count)
-
-
-def _power(request: _Request) -> Sharpness:
-    if request.which == "smallest":
-        raise InputError(
-            "method 'power' finds the eigenvalue of largest modulus; pass method='lanczos' for "
-            "the smallest."
-        )
-    start = request.start
-    if start is None:
-        draw = np.random.default_rng(request.seed).standard_normal(request.shape[1])
-        start = np.broadcast_to(draw.astype(request.dtype), request.shape)
-    hessian = full_hessian(request.problem, request.trees)
-    everyone = np.arange(request.shape[0])
-    image = vector = start
-    for _ in range(request.steps):
-        length = np.linalg.norm(image, axis=1, keepdims=True)
-        vector = image / np.maximum(length, np.finfo(request.dtype).tiny)
-        image = hessian(everyone, vector)
-    value = np.sum(vector * image, axis=1)
-    residual = np.linalg.norm(image - value[:, None] * vector, axis=1)
-    converged = residual <= request.tolerance * np.abs(value)
-    return Sharpness(value, residual, "power", converged, vector, request.steps)
 
 
 def _auto(request: _Request) -> Sharpness:
@@ -289,4 +256,4 @@ def _start(start: PyTree, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray
     return np.broadcast_to(vectors, shape)
 
 
-METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense, "power": _power}
+METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense}
