@@ -1,4 +1,4 @@
-"""Eigenvalues, vectors, blocks and tangent kernels against dense automatic differentiation."""
+"""Eigenvalues, vectors and blocks against dense automatic differentiation."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,6 @@ from deeplin.hessian import (
     hessian_spectrum,
     sharpness_along,
     spectrum,
-    tangent_kernel,
-    tangent_kernel_change,
 )
 from deeplin.networks import stack
 
@@ -127,29 +125,6 @@ def test_the_spectrum_along_a_run_is_that_of_each_record(problem, hessian):
 def test_too_many_eigenvalues_are_named(problem):
     with pytest.raises(dl.InputError, match="has 35 eigenvalues"):
         hessian_spectrum(problem, networks(), count=40)
-
-
-def test_tangent_kernel_is_that_of_automatic_differentiation(rng):
-    X = rng.normal(size=(6, 4))
-    problem = dl.Problem.from_data(X, rng.normal(size=(6, 2)))
-    net = one(networks((4, 3, 2), 1), 0)
-    outputs = jax.jacobian(lambda weights: dl.Network(weights)(jnp.asarray(X)).ravel())
-    columns = np.concatenate(
-        [np.asarray(part).reshape(12, -1) for part in outputs(net.weights)], axis=1
-    )
-    expected = np.linalg.eigvalsh(columns @ columns.T / 6)[::-1]
-    ours = np.linalg.eigvalsh(tangent_kernel(problem, net))[::-1]
-    np.testing.assert_allclose(ours, expected[: len(ours)], rtol=1e-10)
-    np.testing.assert_allclose(expected[len(ours) :], 0, atol=1e-12)
-
-
-def test_tangent_kernel_changes_from_zero_along_a_run(problem):
-    run = descent(problem, steps=50)
-    change = tangent_kernel_change(problem, run.trajectory)
-    start, end = (tangent_kernel(problem, net) for net in (run.initial, run.network))
-    expected = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(start, end, strict=True)]
-    np.testing.assert_allclose(change[0], 0)
-    np.testing.assert_allclose(change[-1], expected, rtol=1e-10)
 
 
 def test_a_network_that_is_not_finite_leaves_the_others_alone(problem):

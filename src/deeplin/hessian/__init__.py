@@ -1,7 +1,6 @@
 """Sharpness and other eigenvalues of Hessians: exact at minimizers, certified elsewhere."""
 
 from deeplin.hessian._sharpness import Sharpness, sharpness
-from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
 from deeplin.hessian.monitor import SharpnessMonitor
 from deeplin.hessian.operators import unflatten
 from deeplin.hessian.spectrum import HessianSpectrum, hessian_spectrum
@@ -24,7 +23,5 @@ __all__ = [
     "sharpness_along",
     "spectral_density",
     "spectrum_along",
-    "tangent_kernel",
-    "tangent_kernel_change",
     "unflatten",
 ]

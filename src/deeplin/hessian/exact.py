@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from deeplin.errors import InputError
 from deeplin.networks import Network, products
 from deeplin.networks.network import as_seen
 from deeplin.problems import Problem
@@ -136,33 +135,6 @@ def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
     weight_of_slip = 4 * len(weights) * np.max(b * v, axis=0)
     error = _rest(weights, forward, tangent.left, v, b, miss, slips * weight_of_slip)
     return 2 * tangent.kernel, error
-
-
-def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
-    """Return the tangent kernel of linear networks on the data, (…, r·q, r·q).
-
-    K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
-    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, restricted to the range of the data in its singular basis.
-    Leading axes are allowed: `tangent_kernel(problem, run.trajectory)` gives it at every record.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    from deeplin.hessian import tangent_kernel
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
-    assert tangent_kernel(dl.Problem.from_data(X, X[:, 0]), net).shape == (5, 5)
-    ```
-    """
-    if networks.activation != "linear":
-        raise InputError("tangent_kernel is for linear networks; pass one without activation.")
-    return Tangent.of(problem, getattr(networks, "stacked", networks)).kernel
-
-
-def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:
-    """Return ‖K(t) − K(0)‖_F/‖K(0)‖_F at each record, which is 0 in the lazy regime."""
-    kernels = tangent_kernel(problem, trajectory)
-    start = np.linalg.norm(kernels[0], axis=(-2, -1))
-    return np.linalg.norm(kernels - kernels[0], axis=(-2, -1)) / start
 
 
 def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
