@@ -10,7 +10,7 @@ import numpy as np
 from turns import interleaved
 
 import deeplin as dl
-from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along
+from deeplin.hessian import sharpness, sharpness_along
 from deeplin.networks import data_risk, linear_risk
 from deeplin.networks.network import Data
 from deeplin.problems import synthetic
@@ -94,8 +94,8 @@ def _tracking(problem) -> dict:
         run = dl.gradient_descent(
             problem, net, learning_rate=0.02, steps=999, record_every=9, record=("risk",)
         )
-        tracker, records = SharpnessTracker(problem), list(run.trajectory)[:100]
-        first, *others = (int(tracker(record).products[0]) for record in records)
+        records = list(run.trajectory)[:100]
+        first, *others = sharpness_along(problem, run.trajectory[:100]).products.tolist()
         starts.append(first)
         warm.append(others)
         cold += [sharpness(problem, record, method="lanczos").products for record in records[::10]]

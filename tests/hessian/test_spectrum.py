@@ -9,7 +9,6 @@ from jax.flatten_util import ravel_pytree
 import deeplin as dl
 from deeplin.hessian import (
     hessian_spectrum,
-    sharpness_along,
     spectrum,
 )
 from deeplin.networks import stack
@@ -19,11 +18,6 @@ def networks(widths=(5, 4, 3, 1), batch=3):
     return dl.initialize.gaussian(
         jax.random.split(jax.random.key(2), batch), widths, np.full(batch, 0.6)
     )
-
-
-def descent(problem, steps):
-    nets = networks(batch=2)
-    return dl.gradient_descent(problem, nets, 0.01, steps, record_every=10, record=("risk",))
 
 
 def one(nets, index):
@@ -112,14 +106,6 @@ def test_a_loss_of_ones_own_has_a_spectrum():
     np.testing.assert_allclose(found.values, [3, 2])
     np.testing.assert_allclose(np.abs(found.vectors), np.eye(3)[:2], atol=1e-12)
     assert found.trace == pytest.approx(4)
-
-
-def test_the_spectrum_along_a_run_is_that_of_each_record(problem, hessian):
-    run = descent(problem, steps=20)
-    found = sharpness_along(problem, run.trajectory, count=3, vectors=True)
-    assert found.values.shape == (3, 2, 3)
-    net = dl.Network([w[1, 1] for w in run.trajectory.weights])
-    check(problem, net, found.member((1, 1)), hessian, 3)
 
 
 def test_too_many_eigenvalues_are_named(problem):

@@ -15,7 +15,8 @@ from jaxtyping import Array, PyTree
 from deeplin.dynamics.integration import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.errors import InputError, shown
-from deeplin.hessian import SharpnessTracker, spectrum_along
+from deeplin.hessian.spectrum import spectra
+from deeplin.hessian.tracking import SharpnessTracker
 from deeplin.networks import Layout, Network, products
 from deeplin.networks.network import affine_columns
 
@@ -110,8 +111,7 @@ class Quantities:
                 tracked = self.tracker.along(tree)
                 found |= {"sharpness": tracked.value, "sharpness_error": tracked.error}
             elif name == "eigenvalues":
-                count = min(TOP, sum(leaf[0].size for leaf in self.ensemble.weights))
-                found[name] = spectrum_along(self.problem, tree, count=count).values
+                found[name] = self._eigenvalues(tree)
             elif name == "flow_sharpness":
                 found |= self._flow_sharpness(tree)
             elif name == "gradient_norm":
@@ -138,6 +138,16 @@ class Quantities:
             return self.objective.values(tree)
         trees = (self.ensemble.tree(own) for own in zip(*weights, strict=True))
         return np.stack([self.objective.values(own) for own in trees])
+
+    def _eigenvalues(self, tree: PyTree) -> np.ndarray:
+        """Return the largest eigenvalues at each record, of all records as one batch."""
+        layout = self.ensemble.layout
+        parts = layout.split(tree)
+        axes = jax.tree.leaves(parts)[0].shape[:2]
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), parts)
+        count = min(TOP, sum(leaf[0].size for leaf in self.ensemble.weights))
+        values = spectra(self.problem, layout.tree(*flat), count=count).values
+        return values.reshape(*axes, count)
 
     def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
         """Return the sharpness at the end of the gradient flow from each state, with its error.

@@ -6,22 +6,19 @@ from deeplin.hessian.operators import unflatten
 from deeplin.hessian.spectrum import HessianSpectrum, hessian_spectrum
 from deeplin.hessian.stochastic import SpectralDensity, Trace, hessian_trace, spectral_density
 from deeplin.hessian.torch_loss import TorchLoss
-from deeplin.hessian.tracking import SharpnessTracker, Tracked, sharpness_along, spectrum_along
+from deeplin.hessian.tracking import sharpness_along
 
 __all__ = [
     "HessianSpectrum",
     "Sharpness",
     "SharpnessMonitor",
-    "SharpnessTracker",
     "SpectralDensity",
     "TorchLoss",
     "Trace",
-    "Tracked",
     "hessian_spectrum",
     "hessian_trace",
     "sharpness",
     "sharpness_along",
     "spectral_density",
-    "spectrum_along",
     "unflatten",
 ]

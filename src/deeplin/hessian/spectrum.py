@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,18 +56,12 @@ class HessianSpectrum:
     method: str
     """`exact` (X-1, at minimizers), `dense` or `lanczos`."""
 
-    def reshaped(self, *axes: int) -> HessianSpectrum:
-        """Return the same spectrum with other leading axes."""
-        return self._each(lambda array: array.reshape(*axes, *array.shape[1:]))
-
     def member(self, index: Any) -> HessianSpectrum:
         """Return the spectrum of one network of the batch, or of some."""
-        return self._each(lambda array: np.asarray(array[index]))
-
-    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> HessianSpectrum:
         names = ("values", "errors", "vectors", "alignment", "trace", "layers")
         arrays = {name: getattr(self, name) for name in names}
-        return replace(self, **{n: a if a is None else function(a) for n, a in arrays.items()})
+        chosen = {n: None if a is None else np.asarray(a[index]) for n, a in arrays.items()}
+        return replace(self, **chosen)
 
 
 def hessian_spectrum(

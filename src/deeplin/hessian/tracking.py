@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from deeplin.errors import InputError, positive_number, shown, whole_number
+from deeplin.errors import InputError, positive_number, shown
 from deeplin.execution import map_in_threads
 from deeplin.hessian.lobpcg import TrackingState, begin, follow, rounding
 from deeplin.hessian.operators import (
-    as_batch,
     autodiff_hessian,
     check_subject,
     extent,
@@ -31,7 +30,6 @@ from deeplin.hessian.operators import (
     parameters,
     surface,
 )
-from deeplin.hessian.spectrum import HessianSpectrum, spectra
 from deeplin.networks import Loss, Network, batch_last, explain_loss_errors
 from deeplin.problems import Problem
 
@@ -44,8 +42,6 @@ FRESH_SEARCH_EVERY = 64
 """Number of records between two searches in a fresh random direction."""
 SHORT_CALL = 8
 """Number of records below which a call, except the first, does not search at its end."""
-LARGE_CHUNK = 2**20
-"""Size of a chunk above which each call tracks one record."""
 
 
 class Tracked(NamedTuple):
@@ -60,29 +56,7 @@ class Tracked(NamedTuple):
 
 
 class SharpnessTracker:
-    """Tracker of the sharpness of a batch of networks, called repeatedly during training.
-
-    Args:
-        problem: A `Problem` or a loss, as for `sharpness`.
-        tolerance: Relative accuracy of the value, down to 1e-12 in double precision. The residual
-            ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
-
-    A second eigenvector is kept, in case its eigenvalue becomes the largest. An eigenvalue that
-    rises from far below both, with a vector nearly orthogonal to theirs, is found by a search in a
-    fresh direction at every 64th call, hence at most that many calls late. `sharpness_along`, which
-    has all records, searches at every 16th record and at the last one, and corrects the earlier
-    records, as it does wherever the vector turns.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    from deeplin.hessian import SharpnessTracker
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, 0])
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
-    tracker = SharpnessTracker(problem)
-    tracker(net).value  # later, for networks nearby: a few products each
-    ```
-    """
+    """Tracker of the sharpness of a batch of networks through the pieces of a trajectory."""
 
     def __init__(self, problem: Problem | Loss, *, tolerance: float = 1e-6):
         self.problem = problem
@@ -90,18 +64,8 @@ class SharpnessTracker:
         self.chunks: list[_Chunk] = []
         self.clock = 0
 
-    def __call__(self, networks: PyTree) -> Tracked:
-        """Return the sharpness of each network, starting from the eigenvectors of the last call."""
-        check_subject(self.problem, networks)
-        records = _arrays(as_batch(networks), lambda leaf: leaf[None])
-        return Tracked(*(column[0] for column in self._along(records, live=True)))
-
     def along(self, records: PyTree) -> Tracked:
-        """Return the sharpness at each of several records, (records, batch)."""
-        return self._along(records, live=False)
-
-    def _along(self, records: PyTree, live: bool) -> Tracked:
-        """Return the same; `live` if later records cannot correct what is found late."""
+        """Return the sharpness at each of the next records, (records, batch)."""
         count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
         if not self.chunks:
             narrow = is_linear(self.problem, records) and records.biases is None
@@ -115,7 +79,7 @@ class SharpnessTracker:
         dtype = extent(_arrays(records, lambda leaf: leaf[0]))[1]
         value, error = np.zeros((2, count, batch), dtype)
         found = Tracked(value, error, np.zeros((count, batch), np.int64))
-        map_in_threads(lambda chunk: chunk.along(records, found, self.clock, live), self.chunks)
+        map_in_threads(lambda chunk: chunk.along(records, found, self.clock), self.chunks)
         self.clock += count
         return found
 
@@ -125,15 +89,22 @@ def sharpness_along(
     trajectory: PyTree,
     *,
     tolerance: float = 1e-6,
-    count: int = 1,
-    vectors: bool = False,
-) -> Tracked | HessianSpectrum:
+) -> Tracked:
     """Return the sharpness at each record of a trajectory.
 
-    `trajectory` is `run.trajectory`, or for a user-defined loss a pytree whose arrays have a
-    leading record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one,
-    or with `vectors=True`, the result is the spectrum at each record (see `hessian_spectrum`),
-    whose arrays have the record axis first.
+    Each record starts from the eigenvectors of the record before. A second eigenvector is kept, in
+    case its eigenvalue becomes the largest, and one that rises from far below both is sought at
+    every 16th record and at the last one; earlier records are then corrected.
+
+    Args:
+        problem: A `Problem` or a loss, as for `sharpness`.
+        trajectory: `run.trajectory`, or for a user-defined loss a pytree whose arrays have a
+            leading record axis.
+        tolerance: Relative accuracy of the value, down to 1e-12 in double precision. The residual
+            ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
+
+    Returns:
+        `Tracked`: values, errors and numbers of products, with the record axis first.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -142,7 +113,6 @@ def sharpness_along(
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
     run = dl.gradient_descent(problem, net, learning_rate=0.02, steps=100, record_every=10)
     dl.sharpness_along(problem, run.trajectory).value
-    dl.sharpness_along(problem, run.trajectory, count=3).values
     ```
     """
     records, batched = records_of(problem, trajectory)
@@ -151,9 +121,6 @@ def sharpness_along(
     if not isinstance(problem, Problem):
         example = _arrays(records, lambda leaf: jnp.asarray(leaf[0, 0]))
     with explain_loss_errors(problem, example):
-        if whole_number("count", count) > 1 or vectors:
-            found = spectrum_along(problem, records, count=count)
-            return found if batched else found.member((slice(None), 0))
         found = tracker.along(records)
     return found if batched else Tracked(*(column[:, 0] for column in found))
 
@@ -185,13 +152,6 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
     return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
-def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum:
-    """Return the spectrum at each of several records, (records, batch, …), as one batch."""
-    axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
-    flat = _arrays(records, lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])))
-    return spectra(problem, flat, count=count).reshaped(*axes)
-
-
 def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
     """Apply `function` to each array of a tree and leave everything else as it is."""
     known = isinstance(tree, Network)  # its arrays may be NumPy arrays
@@ -208,31 +168,28 @@ class _Chunk(ABC):
     count: int
     """Number of networks without the repetitions."""
     tolerance: float
-    live: bool = False
     state: TrackingState | None = None
     compiled: ClassVar[Callable]
     """`follow`, compiled."""
     earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)
     """The records of the previous call with their results."""
 
-    def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
+    def along(self, records: PyTree, found: Tracked, clock: int) -> None:
         """Write the results of each record; earlier results may be corrected."""
-        count, self.live = len(found.value), live
+        count = len(found.value)
         pieces = [*self.earlier, (records, found)]
         start = 0
         while start < count:
             end = min(count, start + SEARCH_EVERY - (clock + start - 1) % SEARCH_EVERY)
             last, places = clock + end - 1, np.arange(start, end)
             due, fresh = last % SEARCH_EVERY == 0, last if last % FRESH_SEARCH_EVERY == 0 else None
-            result, late = self._run(records, places, live or due, fresh)
+            result, late = self._run(records, places, due, fresh)
             self._write(found, places, result, np.ones_like(late))
-            if not live:
-                self._correct(pieces, start, end, late)
+            self._correct(pieces, start, end, late)
             start = end
-        if not live:
-            if not due and (clock == 0 or count >= SHORT_CALL):
-                self._search_at_end(pieces, clock)
-            self.earlier = [(records, found)]
+        if not due and (clock == 0 or count >= SHORT_CALL):
+            self._search_at_end(pieces, clock)
+        self.earlier = [(records, found)]
 
     def _run(
         self, records: PyTree, places: np.ndarray, search: bool, fresh: int | None
@@ -249,18 +206,12 @@ class _Chunk(ABC):
         if fresh is not None:
             draw = np.random.default_rng([1, fresh]).standard_normal(size)
             direction[:] = draw / np.linalg.norm(draw)
-        once = self.live or size * len(self.members) > LARGE_CHUNK
-        steps = [places[k : k + 1] for k in range(len(places))] if once else [places]
-        parts = []
-        for own in steps:
-            piece = self._piece(records, own, 1 if once else SEARCH_EVERY)
-            last = own[-1] == places[-1]
-            self.state, found, higher = self.compiled(
-                operator, data, piece, np.int32(len(own)), self.state, direction,
-                np.int32(search and last), np.asarray(self.tolerance, dtype),
-            )  # fmt: skip
-            parts.append(tuple(np.asarray(column)[: len(own)] for column in found))
-        value, residual, scale, products = (np.concatenate(p) for p in zip(*parts, strict=True))
+        piece = self._piece(records, places, SEARCH_EVERY)
+        self.state, found, higher = self.compiled(
+            operator, data, piece, np.int32(len(places)), self.state, direction,
+            np.int32(search), np.asarray(self.tolerance, dtype),
+        )  # fmt: skip
+        value, residual, scale, products = (np.asarray(c)[: len(places)] for c in found)
         error = residual + rounding(dtype, size) * scale
         error = np.where(np.isfinite(value), error, np.nan)
         return Tracked(value, error, products.astype(np.int64)), np.asarray(higher)
