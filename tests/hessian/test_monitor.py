@@ -49,6 +49,16 @@ def test_a_guess_of_another_eigenvector_does_not_hide_the_largest(column):
     assert abs(found.value[0] - 3) <= found.error[0] <= 3e-8
 
 
+@pytest.mark.parametrize("second", [2.3, 2.6, 2.7, 2.8, 2.95])
+def test_a_guess_that_was_overtaken_costs_no_more_than_a_few_products(second):
+    """The guess lies between the tolerance above and below, where neither clearly wins."""
+    matrix, basis = symmetric(np.r_[3.0, second, np.linspace(-1, 1, 198)])
+    guess = basis[:, 1] + 0.2 * basis[:, 0] + 0.3 * basis[:, 50]
+    cold, warm = largest(matrix, tolerance=0.1), largest(matrix, guess[None], tolerance=0.1)
+    assert abs(warm.value[0] - 3) <= warm.error[0] <= 0.3
+    assert warm.products[0] <= cold.products[0] + 5
+
+
 def test_guesses_in_spectra_without_a_gap_or_below_zero_are_certified():
     for spectrum in (np.ones(60), np.r_[1.0, 1.0 - 1e-9, np.zeros(58)], -np.linspace(1, 2, 60)):
         matrix, basis = symmetric(spectrum)

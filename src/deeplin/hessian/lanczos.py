@@ -14,11 +14,13 @@ For a low-rank Hessian the Krylov space is exhausted early and the recurrence br
 continues from a new random vector orthogonal to the space found, and the two small probabilities
 multiply.
 
-A guess x of the eigenvector saves most of the products. Lanczos from x alone needs few of them for
-the Ritz pair (θ, x) with a small residual ρ; what is left is to show that no eigenvalue is larger.
-If the compression of H to the complement of x has no eigenvalue above μ < θ, then
-λ ≤ θ + ρ²/(θ − μ). Lanczos from a random vector in that complement shows it as above, but for a μ
-far above the eigenvalues there instead of one within the tolerance of λ, which is fast.
+A guess x of the eigenvector saves products. Lanczos from x alone needs few of them for the Ritz
+pair (θ, x) with a small residual ρ = ‖Hx − θx‖. If the compression of H to the complement of x has
+no eigenvalue above μ, then λ is at most the larger eigenvalue of ((θ, ρ), (ρ, μ)), which is about
+θ + ρ²/(θ − μ) for μ < θ. Lanczos from a random vector in that complement shows it as above, but for
+a μ far above the eigenvalues there instead of one within the tolerance of λ, which is fast. With
+its Ritz vector y, the larger eigenvalue of H on the plane of x and y is a lower bound, also where
+another eigenvalue has become the largest.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def largest(
     unknown = np.full(shape[0], np.nan, dtype)
     vectors, products = np.full(shape, np.nan, dtype), np.zeros(shape[0], int)
     found = Extreme(unknown, unknown.copy(), vectors, products, unknown.copy())
-    if guess is not None:
+    if guess is not None and shape[1] > 1:
         known, certified = _largest_near(multiply, guess, limit, seed, tolerance, failure)
         for column, values in zip(found, known, strict=True):
             column[members] = values
@@ -124,32 +126,42 @@ def _largest_near(
 
     vector, shift = _unit(pair.vector), pair.scale[:, None]
 
+    def across(vectors: np.ndarray) -> np.ndarray:
+        return vectors - np.sum(vector * vectors, axis=1, keepdims=True) * vector
+
     def deflated(vectors: np.ndarray) -> np.ndarray:
-        along = np.sum(vector * vectors, axis=1, keepdims=True)
-        images = multiply(every, vectors - along * vector)
-        images -= np.sum(vector * images, axis=1, keepdims=True) * vector
-        return images - shift * along * vector  # below all other eigenvalues
+        rest = across(vectors)
+        return across(multiply(every, rest)) - shift * (vectors - rest)  # below all others
 
     others = Recurrence((batch, size), limit, guess.dtype, seed)
+    others.basis[:, 0] = _unit(across(others.basis[:, 0]))
     while True:
         others.advance(deflated)
         other = others.ritz_pair()
         scale = np.maximum(pair.scale, other.scale)
         rounding = near.rounding(scale) + others.rounding(scale)
         excess = 0 if others.steps == size else others.excess(other.value, other.scale, failure)
-        gap = pair.value - other.value - excess
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bound = np.where(gap > 0, pair.residual**2 / gap, pair.residual - gap)
-        error = np.minimum(bound, pair.residual + np.maximum(-gap, 0)) + rounding
+        coupling = np.sum(pair.rest * other.vector, axis=1)  # ⟨x, Hy⟩
+        value = _larger(pair.value, coupling, other.value)
+        error = _larger(pair.value, pair.residual, other.value + excess) - value + rounding
         goal = np.maximum(tolerance * scale, 2 * rounding)
         certified = error <= goal
-        overtaken = other.value - other.residual > pair.value + goal
-        finished = certified | overtaken | ~np.isfinite(scale)
+        # no more products in the complement can certify it
+        least = _larger(pair.value, pair.residual, other.value) - value + rounding
+        hopeless = (least > goal) & (excess <= goal)
+        finished = certified | hopeless | ~np.isfinite(scale)
         if finished.all() or near.steps + others.steps >= limit:
             break
+    angle = np.arctan2(2 * coupling, pair.value - other.value)[:, None] / 2
+    turned = _unit(np.cos(angle) * vector + np.sin(angle) * other.vector)
     error = np.where(np.isnan(error), np.inf, error)
     products = np.full(batch, near.steps + others.steps)
-    return Extreme(pair.value, error, pair.vector, products, scale), certified
+    return Extreme(value, error, turned, products, scale), certified
+
+
+def _larger(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return the larger eigenvalue of ((a, b), (b, c))."""
+    return (a + c) / 2 + np.hypot((a - c) / 2, b)
 
 
 class RitzPair(NamedTuple):
@@ -157,6 +169,8 @@ class RitzPair(NamedTuple):
 
     value: np.ndarray
     vector: np.ndarray
+    rest: np.ndarray
+    """Hx − θx."""
     residual: np.ndarray
     """‖Hx − θx‖."""
     scale: np.ndarray
@@ -217,8 +231,9 @@ class Recurrence:
         top, mixing = _top_of_tridiagonal(*self.tridiagonal)
         last = np.where(self.broken[:, k - 1], 0, self.off_diagonal[:, k - 1])
         vector = _combination(self.basis[:, :k], mixing)
+        rest = (last * mixing[:, -1])[:, None] * self.basis[:, k]
         scale = np.maximum(np.abs(top), self._scale())
-        return RitzPair(top, vector, last * np.abs(mixing[:, -1]), scale)
+        return RitzPair(top, vector, rest, last * np.abs(mixing[:, -1]), scale)
 
     def extreme(self, failure: float) -> Extreme:
         """Return the largest Ritz pair, and how far the largest eigenvalue can be above it."""
