@@ -121,7 +121,7 @@ def public_calls() -> list:
         (
             "diagnose",
             dl.diagnose,
-            {"problem": problem, "depths": [2, 3], "readout": None, "seed": 0},
+            {"problem": problem, "depth": [2, 3], "width": None, "seed": 0},
         ),
         ("simulate_wide", dl.simulate_wide, {"problem": wide, **simulated}),
         ("population_risk", dl.population_risk, {"theta": np.zeros((3, 1)), **of_spectrum}),

@@ -238,6 +238,4 @@ def _command(path, frame, rng: np.random.Generator, folder) -> list:
         return ["train", path, *arguments, "--steps", 20, "--depth", 2, "--out", out, "--overwrite"]
     arguments += ["--depth", str(rng.choice(["1", "2", "10", "1..3", "40"]))]
     arguments += ["--json"] if rng.random() < 0.2 else []
-    if rng.random() < 0.05:
-        arguments += ["--readout", str(rng.choice(["1", "1e-200", "1e200"]))]
     return ["diagnose", path, *arguments]

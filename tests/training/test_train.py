@@ -5,7 +5,6 @@ import inspect
 import io
 import json
 import re
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from deeplin.cli import tables
 from deeplin.cli.tables import LiveTraining, TableOptions, Training, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
-from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network
+from deeplin.training import TrainingSpec, advise, descend, starting_network
 from deeplin.training.scores import folds
 from deeplin.training.trials import INITIALIZATIONS
 
@@ -38,7 +37,9 @@ def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
     code, text, _ = command("train", csv, "--target", "y", *options)
     report = json.loads(text)
     assert code == 0
-    assert (report["status"], report["came_true"]) == ("converged", True)
+    assert report["status"] == "converged"
+    assert report["minimal_sharpness"] <= report["sharpness"] * (1 + 1e-6)
+    assert report["sharpness"] <= report["largest_stable_sharpness"] == 2 / report["learning_rate"]
     frame = pd.read_csv(csv)
     model = LinearRegression().fit(frame[["a", "b", "c"]], frame["y"])
     np.testing.assert_allclose(report["coefficients"][0], model.coef_, rtol=1e-3)
@@ -48,7 +49,7 @@ def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
     assert len(run.trajectory.weights[0]) == len(run.records["sharpness"])
     manifest = json.loads(out.with_suffix(".json").read_text())
     assert manifest["settings"]["depth"] == 3
-    assert manifest["verdict"] == report["verdict"]
+    assert manifest["sharpness"] == report["sharpness"]
     statements = ["--only", "FM-crit", "--only", "X-2"]
     code, text, _ = command("certify", out, *statements, "--json")
     assert code == 0
@@ -84,7 +85,6 @@ def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
     code, text, _ = command("train", csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 1
     assert "from almost no start does training settle" in " ".join(text.split())
-    assert "it was right" in " ".join(text.split())
 
 
 def test_several_targets_are_trained_together(csv, command, tmp_path):
@@ -117,33 +117,6 @@ def test_bad_requests_exit_with_2_and_leave_nothing(
     assert out == ""
     assert sentence in err
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
-
-
-def test_the_prediction_is_judged_on_the_run(problem):
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    critical = dl.theory.critical_learning_rate(problem, 2)
-    below, above = (predict(problem, net, factor * critical) for factor in (0.9, 1.1))
-    assert (below.can_settle, above.can_settle) == (True, False)
-    assert above.critical_learning_rate == pytest.approx(critical)
-    run = dl.gradient_descent(problem, net, 0.9 * critical, 5000)
-    end = sharpness(problem, run.network)
-    assert judge(below, run, end).came_true is True
-    assert judge(above, run, end).came_true is False
-    short = dl.gradient_descent(problem, net, 0.9 * critical, 3)
-    assert judge(below, short, sharpness(problem, short.network)).came_true is None
-    assert judge(above, short, sharpness(problem, short.network)).came_true is True
-    outside = replace(below, largest_stable_sharpness=0.5 * float(end.value))
-    found = judge(outside, run, end)
-    assert found.came_true is None  # it was stopped before it left the solution again
-    assert "above the largest stable one" in found.reason
-    flat = replace(below.advice, minimal_sharpness=2 * float(end.value))
-    assert "below S_min" in judge(replace(below, advice=flat), run, end).reason
-
-
-def test_momentum_moves_the_critical_rate(problem):
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    plain, heavy = (predict(problem, net, 0.01, TrainingSpec(momentum=b)) for b in (0.0, 0.5))
-    assert heavy.critical_learning_rate == pytest.approx(1.5 * plain.critical_learning_rate)
 
 
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)

@@ -1,5 +1,5 @@
-"""Training with automatic initialization and learning rate, the prediction of the theory for a run,
-its comparison with the run, and the scores of the network on rows left out.
+"""Training with automatic initialization and learning rate, and what came of it on a table: the
+sharpness beside the theory's, and scores on rows left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.errors import whole_number
 from deeplin.execution import share_compiled_code
-from deeplin.hessian import Sharpness, sharpness
+from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
@@ -50,8 +50,6 @@ training counts as converged."""
 MAX_HALVINGS = 20
 """Most times that an automatic learning rate is halved after divergence."""
 
-FLATTEST_MARGIN = 1e-6
-"""Relative slack of S ≥ S_min for a run that ends near a minimizer instead of at it."""
 MAX_RECORDS = 400
 """Most records kept along a run."""
 MAX_RECORDED_NUMBERS = 2**25
@@ -161,8 +159,7 @@ def descend(
     rates = [learning_rate]
     if isinstance(learning_rate, str) and learning_rate == "auto":
         if first_rate is None:
-            advice = advise(problem, network.depth, chosen, readout=network.readout)
-            first_rate = advice.learning_rate
+            first_rate = advise(problem, network.depth, chosen).learning_rate
         rates = [first_rate / 2**halvings for halvings in range(MAX_HALVINGS + 1)]
     minimum = _known_minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
@@ -230,127 +227,6 @@ def goal(
     return there + tolerance * (problem.zero_gap - there)
 
 
-# --- predictions of the theory and their comparison with a run -----------------------------------
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Whether training can settle at a learning rate, and at which sharpness (FM-crit)."""
-
-    learning_rate: float
-    """The learning rate that is used, in the units of the optimizer's loss."""
-    advice: Advice
-    """The critical rate for this optimizer and loss, S_min and S_bal."""
-    largest_stable_sharpness: float
-    """The sharpness above which minimizers of R are unstable for full-batch descent: 2/η, or
-    (2 + 2β)/η with momentum."""
-    settles: bool
-    """Whether training can settle at all; on batches, only if the data can be interpolated."""
-    bounded: bool
-    """Whether S_min and the largest stable sharpness bound the sharpness of R at the end."""
-    passing: bool = False
-    """Whether the critical rate concerns only the last steps, as for Adam, which comes close to
-    solutions above it without staying there."""
-
-    @property
-    def critical_learning_rate(self) -> float:
-        """The rate above which no minimizer is stable with this optimizer and loss."""
-        return self.advice.critical_learning_rate
-
-    @property
-    def can_settle(self) -> bool:
-        """Whether any minimizer is stable."""
-        return self.settles and not self.learning_rate > self.critical_learning_rate
-
-    def __str__(self) -> str:
-        rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
-        if math.isnan(self.critical_learning_rate):
-            return f"none: there is no critical rate to compare the learning rate {rate} with"
-        if self.learning_rate > self.critical_learning_rate:
-            what = "training comes close to a solution, but does not stay there"
-            what = what if self.passing else "from almost no start does training settle"
-            return f"learning rate {rate} is above the critical {critical}: {what}"
-        below = f"learning rate {rate} is below the critical {critical}: training can settle"
-        if not self.settles:
-            return f"{below} only while the rate is lowered (the data cannot be interpolated)"
-        if not self.bounded:
-            return below
-        return (
-            f"{below}, at a sharpness between S_min = {self.advice.minimal_sharpness:.4g} and the "
-            f"largest stable one, {self.largest_stable_sharpness:.4g}"
-        )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the prediction was right: True, False, or None if the run does not decide it."""
-
-    came_true: bool | None
-    reason: str
-
-    def __str__(self) -> str:
-        word = {True: "it was right", False: "it was wrong", None: "the run does not decide"}
-        return f"{word[self.came_true]}: {self.reason}"
-
-
-def predict(
-    problem: Problem, network: Network, learning_rate: float, optimizer: TrainingSpec | None = None
-) -> Prediction:
-    """Predict the outcome of training from this network at this learning rate.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    from deeplin.training import predict
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X @ np.ones(5))
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    assert not predict(problem, net, learning_rate=10.0).can_settle
-    ```
-    """
-    chosen, readout = optimizer or TrainingSpec(), network.readout
-    hidden = min(network.widths[1:-1], default=None)
-    biased = network.biases is not None
-    advice = advise(problem, network.depth, chosen, readout=readout, width=hidden, biases=biased)
-    limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
-    plain = limit / (learning_rate * chosen.loss_factor(problem))
-    radius = chosen.radius(problem)  # S(1 + ρS) is at most the plain limit (X-23)
-    full = chosen.batches(problem) is None
-    return Prediction(
-        learning_rate,
-        advice,
-        largest_stable_sharpness=2 * plain / (1 + math.sqrt(1 + 4 * radius * plain)),
-        settles=advice.settles or (full and problem.has_minimizer),
-        bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
-        passing=chosen.adaptive,
-    )
-
-
-def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
-    """Compare a finished run, and the sharpness where it ended, with the prediction."""
-    sharp = f"sharpness {end.value:.4g}"
-    if prediction.passing or math.isnan(prediction.critical_learning_rate):
-        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
-        return Verdict(None, f"{outcome}; nothing was predicted that a run could refute")
-    if run.status != "converged":
-        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
-        if not prediction.can_settle:
-            return Verdict(True, outcome)
-        advice = "pass more steps" if run.status == "stopped" else "pass a smaller learning rate"
-        return Verdict(None, f"{outcome}; being able to settle is no promise, {advice}")
-    outcome = f"training settled after {run.steps} steps at {sharp}"
-    if not prediction.can_settle:
-        return Verdict(False, outcome)
-    if not prediction.bounded:
-        return Verdict(True, outcome)
-    limit, least = prediction.largest_stable_sharpness, prediction.advice.minimal_sharpness
-    if end.value - end.error > limit:
-        passing = "it came close to a solution that it would leave again"
-        return Verdict(None, f"{outcome}, above the largest stable one, {limit:.4g}: {passing}")
-    if end.value + end.error < least * (1 - FLATTEST_MARGIN):
-        return Verdict(False, f"{outcome}, below S_min = {least:.4g}")
-    return Verdict(True, f"{outcome}, {end.value / limit:.0%} of the largest stable one")
-
-
 # --- training on a table -------------------------------------------------------------------------
 
 
@@ -364,17 +240,34 @@ class TrainingReport:
     run: Run
     halvings: tuple[tuple[float, int], ...]
     """Learning rates that diverged, each with the number of steps taken."""
-    prediction: Prediction
-    verdict: Verdict
+    learning_rate: float
+    """The learning rate that was used, in the units of the optimizer's loss."""
+    advice: Advice
+    """The critical rate for this optimizer and loss, S_min and S_bal."""
     sharpness: float
+    """The sharpness of R where the run ended."""
     scores: tuple[Score, ...]
     left_out: LeftOutScores | None
 
     @property
     def done(self) -> bool:
         """Whether training settled, or took all steps where it is not expected to settle."""
-        settling = self.prediction.settles and not self.prediction.passing
+        settling = self.advice.settles and not self.spec.adaptive
         return self.run.status == "converged" or (self.run.status == "stopped" and not settling)
+
+    @property
+    def largest_stable_sharpness(self) -> float:
+        """The sharpness above which minimizers of R are unstable: 2/η, or (2 + 2β)/η with momentum.
+
+        NaN on batches, with weight decay, and for Adam, where 2/η is no bound.
+        """
+        problem, spec = self.reading.problem, self.spec
+        if spec.batches(problem) or spec.weight_decay or spec.adaptive or self.separable:
+            return math.nan
+        limit = stability_limit(spec.momentum, nesterov=spec.nesterov)
+        plain = limit / (self.learning_rate * spec.loss_factor(problem))
+        # S(1 + ρS) is at most the plain limit (X-23)
+        return 2 * plain / (1 + math.sqrt(1 + 4 * spec.radius(problem) * plain))
 
     @property
     def separable(self) -> bool:
@@ -392,7 +285,7 @@ class TrainingReport:
         problem, prepared = self.reading.problem, self.reading.preparation
         condition = problem.condition_number if problem.has_minimizer else math.nan
         found = conditioning(condition, standardized=prepared.standardized)
-        return (*self.prediction.advice.remarks, *found)
+        return (*self.advice.remarks, *found)
 
     @property
     def formulas(self) -> list[tuple[str, list[float], float]]:
@@ -419,7 +312,7 @@ class TrainingReport:
             "separable": self.separable,
             "optimizer": self.optimizer,
             "initialization": self.initialization,
-            "learning_rate": self.prediction.learning_rate,
+            "learning_rate": self.learning_rate,
             "risk": float(run.evidence["risk"]),
             "minimal_risk": self.reading.problem.minimal_risk,
             "scores": self.scores,
@@ -428,12 +321,10 @@ class TrainingReport:
             "intercepts": intercepts,
             "data": self.reading.notes,
             "advice": self.remarks,
-            "critical_learning_rate": self.prediction.critical_learning_rate,
-            "minimal_sharpness": self.prediction.advice.minimal_sharpness,
-            "balanced_sharpness": self.prediction.advice.balanced_sharpness,
-            "prediction": str(self.prediction),
-            "verdict": str(self.verdict),
-            "came_true": self.verdict.came_true,
+            "critical_learning_rate": self.advice.critical_learning_rate,
+            "minimal_sharpness": self.advice.minimal_sharpness,
+            "balanced_sharpness": self.advice.balanced_sharpness,
+            "largest_stable_sharpness": self.largest_stable_sharpness,
             "left_out": left and asdict(left),
         }
         if not prepared.classes:
@@ -461,7 +352,7 @@ def train_on_table(
     announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
     watch: Callable | None = None,
 ) -> TrainingReport:
-    """Train on a table, compare with the prediction, and score the network on rows left out.
+    """Train on a table, and score the network on rows left out.
 
     `start` holds the options of `starting_network`, and `first_rate` replaces the advised rate. If
     `folds` is true and no rows are held out, the network is scored by 5-fold cross-validation.
@@ -497,7 +388,9 @@ def train_on_table(
             **how,
         )
         used = float(np.mean(np.asarray(run.learning_rate))) / spec.rate_factor(problem)
-        prediction = predict(problem, run.network, used, spec)
+        hidden = min(run.network.widths[1:-1], default=None)
+        biased = run.network.biases is not None
+        advice = advise(problem, run.network.depth, spec, width=hidden, biases=biased)
         end = sharpness(problem, run.network)
         left = None
         if run.status != "diverged" and reading.held_out is not None:
@@ -511,8 +404,8 @@ def train_on_table(
         initialization=start["initialization"],
         run=run,
         halvings=tuple(halvings),
-        prediction=prediction,
-        verdict=judge(prediction, run, end),
+        learning_rate=used,
+        advice=advice,
         sharpness=float(end.value),
         scores=trained,
         left_out=left,

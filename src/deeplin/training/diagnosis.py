@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.networks.initialize import default_width
@@ -60,7 +59,6 @@ class Diagnosis:
     """Whether the simulated networks have biases."""
     width: int
     """Hidden width of the simulated starts."""
-    readout: np.ndarray | None
     seed: int
     """Seed of the simulated starts."""
     scores: tuple[Score, ...]
@@ -137,7 +135,7 @@ class Diagnosis:
     def raw(self) -> tuple[Advice, ...]:
         """The advice for the columns as they are, if they were standardized and kept; else ()."""
         problem = _as_it_was(self.reading)
-        if problem is None or self.readout is not None:
+        if problem is None:
             return ()
         options: dict[str, Any] = {"width": self.width, "biases": self.biases, "seed": self.seed}
         return tuple(
@@ -229,7 +227,6 @@ def diagnose(
     optimizer: TrainingSpec | None = None,
     initialization: str | None = "torch",
     biases: bool = True,
-    readout: ArrayLike | None = None,
     width: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
@@ -255,7 +252,6 @@ def diagnose(
         optimizer: the optimizer and the loss.
         initialization: the kind of start; None for small starts, without simulation.
         biases: whether the simulated networks have the biases of `torch.nn.Linear`.
-        readout: a fixed read-out p; then nothing is simulated.
         width: the hidden width; default: that of the inputs, at most 32.
         seed: the seed of the simulated starts.
 
@@ -280,15 +276,13 @@ def diagnose(
     if problem.has_minimizer:
         problem.require_signal("the diagnosis")
     given = DEFAULT_DEPTH if depth is None else depth
-    layer_counts = [
-        whole_number("each depth", L) for L in ((given,) if isinstance(given, int) else given)
-    ]
-    if not layer_counts:
+    several = (given,) if isinstance(given, int) else given
+    depths = [whole_number("each depth", L) for L in several]
+    if not depths:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
     spec = optimizer or TrainingSpec()
-    kind = None if readout is not None else initialization
-    options: dict[str, Any] = {"width": width, "biases": biases, "readout": readout, "seed": seed}
+    options: dict[str, Any] = {"optimizer": spec, "width": width, "biases": biases, "seed": seed}
     squared = problem.loss == "squared"
     rows = reading.rows
     centered = _is_centered(rows)
@@ -304,11 +298,10 @@ def diagnose(
         return Diagnosis(
             reading=reading,
             optimizer=spec,
-            advice=tuple(advise_start(problem, L, kind, spec, **options) for L in layer_counts),
-            initialization=kind,
-            biases=biases and has_biases(kind),
+            advice=tuple(advise_start(problem, L, initialization, **options) for L in depths),
+            initialization=initialization,
+            biases=biases and has_biases(initialization),
             width=hidden,
-            readout=None if readout is None else np.asarray(readout, float),
             seed=seed_number(seed),
             scores=trained,
             left_out=left,

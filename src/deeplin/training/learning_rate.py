@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Problem
@@ -30,7 +29,7 @@ from deeplin.theory import (
 )
 from deeplin.theory.bounds import stochastic_sharpness_bound
 from deeplin.theory.critical_rate import effective_sharpness
-from deeplin.theory.minimizers import balanced_factors, balanced_network
+from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 
 REDUCTIONS = ("mean", "sum")
@@ -269,7 +268,6 @@ def advise(
     depth: int,
     optimizer: TrainingSpec | None = None,
     *,
-    readout: ArrayLike | None = None,
     width: int | None = None,
     biases: bool = False,
 ) -> Advice:
@@ -296,7 +294,7 @@ def advise(
     factor = spec.rate_factor(problem)
     decay, batch = spec.decay(problem), spec.batches(problem)
     known = not decay or problem.loss != "softmax"
-    minimum = decayed_minimum(problem, L, decay, readout) if decay and known else None
+    minimum = decayed_minimum(problem, L, decay) if decay and known else None
     lower = exact = upper = balanced = math.nan
     best = _best_of_width(problem, width)
     plain = spec.optimizer == "descent" and not decay and batch is None
@@ -306,11 +304,11 @@ def advise(
         limits: dict[str, Any] = {"biases": True} if exactly else {}
         if best is not None:
             limits["width"] = width
-            balanced = balanced_sharpness(problem, L, readout, at=best.product)
+            balanced = balanced_sharpness(problem, L, at=best.product)
         else:
-            balanced = balanced_sharpness(problem, L, readout)
+            balanced = balanced_sharpness(problem, L)
         if weights <= LARGEST_PROGRAM:
-            flattest = minimal_sharpness(problem, L, readout, **limits)
+            flattest = minimal_sharpness(problem, L, **limits)
             lower, exact, upper = flattest.lower, flattest.exact, flattest.upper
         else:
             lower, upper = _softmax_bracket(problem, L)
@@ -332,7 +330,7 @@ def advise(
         remarks += (_remark_on_size(problem, critical * lower / upper, critical, spec, factor),)
     if batch is not None:
         settles = settles and minimum is None and problem.residual_share <= INTERPOLATION_TOLERANCE
-        end, critical, more = _rates_on_batches(problem, L, batch, spec, minimum, readout, end)
+        end, critical, more = _rates_on_batches(problem, L, batch, spec, minimum, end)
         remarks += more
     elif spec.batch_size is not None and spec.batch_size > problem.samples:
         remarks += (f"A batch of {spec.batch_size} holds all {problem.samples} samples.",)
@@ -446,12 +444,11 @@ def _rates_on_batches(
     batch: int,
     spec: TrainingSpec,
     minimum: DecayedMinimum | None,
-    readout: ArrayLike | None,
     sharpness: float,
 ) -> tuple[float, float, tuple[str, ...]]:
     """Return S_B of plain descent where small starts end, the critical rate (or NaN), and remarks.
 
-    S_B is exact for one output without weight decay and read-out (X-10), and a bound otherwise.
+    S_B is exact for one output without weight decay (X-10), and a bound otherwise.
     `sharpness` is that of the full batch at the solution where small starts end.
     """
     remarks: tuple[str, ...] = ()
@@ -470,7 +467,7 @@ def _rates_on_batches(
             "batches does not settle: it fluctuates around the solution, the less the smaller the "
             "rate. Lower the rate towards the end.",
         )
-    if problem.outputs == 1 and minimum is None and readout is None:
+    if problem.outputs == 1 and minimum is None:
         end = balanced_network(problem, depth)
         plain = stochastic_sharpness(problem, end, batch, linearized=not interpolated)
         limit = plain.critical_learning_rate
@@ -489,16 +486,13 @@ def _rates_on_batches(
                 "rates.",
             )
         return plain.value, limit, remarks
-    if minimum is None:
-        fixed = None if readout is None else np.asarray(readout)
-        end, decay = balanced_factors(problem.optimum_columns, depth, readout=fixed), 0.0
-    else:
-        end, decay = minimum.network, minimum.weight_decay
+    end = balanced_network(problem, depth) if minimum is None else minimum.network
+    decay = 0.0 if minimum is None else minimum.weight_decay
     bound = stochastic_sharpness_bound(problem, end, batch, weight_decay=decay)
     remarks += (
-        "On batches the exact rates are known for one target without weight decay and read-out. "
-        "Here no critical rate is known; the rate to use keeps the mean square stable by a bound "
-        "(the sharpest single sample).",
+        "On batches the exact rates are known for one target without weight decay. Here no "
+        "critical rate is known; the rate to use keeps the mean square stable by a bound (the "
+        "sharpest single sample).",
     )
     return bound, math.nan, remarks
 

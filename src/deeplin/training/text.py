@@ -317,10 +317,8 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
         *([SCIKIT_LEARN] if report.reading.problem.classes is not None else []),
         *report.remarks,
         *report.reading.notes,
-        f"Prediction: {report.prediction}.",
+        *_beside_the_theory(report),
     ]
-    if not report.prediction.passing and report.prediction.critical_learning_rate > 0:  # not NaN
-        notes.append(f"After training, {report.verdict}.")
     left = report.left_out
     rows = score_rows(report.scores, left.scores if left else (), left.method if left else "")
     return "\n\n".join(
@@ -357,10 +355,10 @@ def _headline(report: TrainingReport) -> str:
     steps = count_of(int(report.run.steps), "step")
     text = (
         f"{did} after {steps} of {report.optimizer}{summed}{scaled}, from "
-        f"{STARTS[report.initialization]}, at learning rate {report.prediction.learning_rate:.3g}."
+        f"{STARTS[report.initialization]}, at learning rate {report.learning_rate:.3g}."
     )
     if status == "diverged":
-        critical = report.prediction.critical_learning_rate
+        critical = report.advice.critical_learning_rate
         limit = "" if math.isnan(critical) else f" (above {critical:.3g} nothing can settle)"
         return f"{text} Use a smaller learning rate{limit}."
     if status == "stopped" and problem.has_minimizer and not report.spec.weight_decay:
@@ -371,6 +369,29 @@ def _headline(report: TrainingReport) -> str:
                 best = "of the way from equal chances to the smallest loss"
             text += f" It has learned {min(learned, 0.9999):.2%} {best}."
     return text
+
+
+def _beside_the_theory(report: TrainingReport) -> list[str]:
+    """Return how the learning rate and the sharpness at the end compare with the theory's."""
+    rate, critical = report.learning_rate, report.advice.critical_learning_rate
+    if math.isnan(critical):
+        return []
+    if rate > critical:
+        what = "from almost no start does training settle"
+        if report.spec.adaptive:
+            what = "training comes close to a solution, but does not stay there"
+        return [f"The learning rate is above the critical one, {critical:.3g}: {what}."]
+    found = [f"The learning rate is below the critical one, {critical:.3g}."]
+    least, limit = report.advice.minimal_sharpness, report.largest_stable_sharpness
+    if report.run.status == "converged" and not math.isnan(limit):
+        found.append(
+            f"The sharpness at the end is {report.sharpness:.4g}. No solution is flatter than "
+            f"S_min = {least:.4g}, and at this learning rate those sharper than {limit:.4g} are "
+            "unstable."
+        )
+        if report.sharpness > limit:
+            found.append("Training would leave this solution again.")
+    return [" ".join(found)]
 
 
 def score_rows(

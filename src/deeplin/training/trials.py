@@ -10,7 +10,6 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import ArrayLike
 
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.dynamics.reduction import in_coordinates
@@ -153,7 +152,6 @@ def advise_start(
     width: int | None = None,
     biases: bool = True,
     scale: float | None = None,
-    readout: ArrayLike | None = None,
     seed: int = 0,
 ) -> Advice:
     """Return the learning rate to use from this kind of start, and the critical one.
@@ -171,9 +169,9 @@ def advise_start(
     ```
     """
     require_initialization(initialization)
-    simulated = initialization in TRIED_STARTS and readout is None
+    simulated = initialization in TRIED_STARTS
     biased = biases and simulated and has_biases(initialization)
-    advice = advise(problem, depth, optimizer, readout=readout, width=width, biases=biased)
+    advice = advise(problem, depth, optimizer, width=width, biases=biased)
     if not simulated:
         return advice
     assert initialization is not None
