@@ -40,7 +40,9 @@ def test_the_first_screen_says_where_the_run_ended(certificate, descent):
     S = certificate.set_index("id").loc["X-2", "right"]
     assert f"ended in a minimizer of sharpness {S:.4g}; the smallest possible is {S:.4g}" in text
     assert "did not end in a minimizer" in " ".join(certificate_text(descent).split())
-    assert "assume more than this run has" in " ".join(certificate_text(descent).split())
+    assert "were not judged, because their assumptions fail: the run ended" in " ".join(
+        certificate_text(descent).split()
+    )
 
 
 def test_every_sentence_of_the_first_screen_is_one_of_a_statement_that_holds(certificate):
@@ -94,6 +96,23 @@ def test_a_violation_comes_first_with_its_id_and_is_counted(certificate):
     text = certificate_text(Certificate(broken))
     assert text.startswith("1 statement is VIOLATED")
     assert text.index("Violated\n  FM-T2") < text.index("\nWhat holds")
+
+
+def test_a_known_erratum_is_no_violation_of_the_run(certificate):
+    broken = certificate.copy()
+    broken.loc[broken["id"] == "E-4", "verdict"] = "violated"
+    first, details = (certificate_text(Certificate(broken), details=d) for d in (False, True))
+    for text in (first, details):
+        assert text.startswith("No statement is violated")
+    assert "E-4" not in first
+    assert "False as printed, as is known (errata)\n  E-4" in details
+
+
+def test_a_single_statement_whose_assumption_fails_is_named(descent):
+    unmet = descent.table.query("verdict == 'hypotheses not met'").iloc[:1]
+    name = unmet.iloc[0]["unmet"][0].hypothesis
+    text = " ".join(certificate_text(Certificate(unmet)).split())
+    assert f"1 statement was not judged, because its assumption fails: {name}." in text
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -19,8 +19,10 @@ from deeplin.certificates.certificate import (
 )
 from deeplin.certificates.statements import STATEMENTS
 
-ABOUT_THE_RUN = (VIOLATED, HOLDS, MEASURED)
-"""Verdicts about the run, in the order in which they are shown."""
+ERRATA = "false as printed, as is known (errata)"
+"""Label of an erratum that is violated: no reason to doubt the run."""
+ABOUT_THE_RUN = (VIOLATED, HOLDS, MEASURED, ERRATA)
+"""Labels of what concerns the run, in the order in which they are shown."""
 REASONS = 3
 """Number of missing hypotheses that the first screen names."""
 
@@ -42,14 +44,14 @@ def certificate_text(
     table: Any = certificate.table
     if len(set(table["run"])) > 1:
         return repr(certificate)
-    rows = table.to_dict("records")
+    rows = [row | {"label": _label(row)} for row in table.to_dict("records")]
     parts = [_headline(rows)]
     if details or everything:
         parts[0] += f" {_counted(rows)}"
         shown = [UNMET, NOT_APPLICABLE] if everything else []
-        for verdict in (*ABOUT_THE_RUN, *shown):
-            lines = [_sentence(row, width) for row in rows if row["verdict"] == verdict]
-            parts += ["\n".join([verdict.capitalize(), *lines])] if lines else []
+        for label in (*ABOUT_THE_RUN, *shown):
+            lines = [_sentence(row, width) for row in rows if row["label"] == label]
+            parts += ["\n".join([label.capitalize(), *lines])] if lines else []
         if not everything:
             parts.append("The statements that say nothing about this run, and why: --all")
     else:
@@ -58,9 +60,14 @@ def certificate_text(
     return "\n\n".join(parts)
 
 
+def _label(row: Mapping[str, Any]) -> str:
+    """Return the verdict, or that a printed statement is known to be false."""
+    return ERRATA if row["verdict"] == VIOLATED and row["kind"] == "erratum" else row["verdict"]
+
+
 def _headline(rows: list[dict[str, Any]]) -> str:
     """Return whether a statement is violated, in a sentence."""
-    broken = sum(row["verdict"] == VIOLATED and row["kind"] != "erratum" for row in rows)
+    broken = sum(row["label"] == VIOLATED for row in rows)
     holding = sum(row["verdict"] == HOLDS for row in rows)
     if broken:
         verb = "statement is" if broken == 1 else "statements are"
@@ -71,7 +78,7 @@ def _headline(rows: list[dict[str, Any]]) -> str:
 
 def _counted(rows: list[dict[str, Any]]) -> str:
     """Return how many statements have each verdict."""
-    counts = Counter(row["verdict"] for row in rows)
+    counts = Counter(row["label"] for row in rows)
     named = {HOLDS: "hold" if counts[HOLDS] != 1 else "holds"}
     shown = (f"{count} {named.get(verdict, verdict)}" for verdict, count in counts.most_common())
     return f"Of {len(rows)}: {', '.join(shown)}."
@@ -80,7 +87,7 @@ def _counted(rows: list[dict[str, Any]]) -> str:
 def _in_words(facts: Facts | None, rows: list[dict[str, Any]], width: int) -> list[str]:
     """Return the paragraphs of the first screen: the end, what holds, what was not judged."""
     parts = []
-    broken = [_sentence(row, width) for row in rows if row["verdict"] == VIOLATED]
+    broken = [_sentence(row, width) for row in rows if row["label"] == VIOLATED]
     if broken:
         parts.append("\n".join(["Violated", *broken]))
     if facts is not None:
@@ -118,8 +125,9 @@ def _about_the_end(facts: Facts) -> str:
     if math.isnan(facts.threshold):
         rate = _number(2 / facts.minimal)
         return f"{found} Gradient descent can stay at the flattest up to the learning rate {rate}."
-    top = _number(facts.threshold)
-    return f"{found} At its learning rate descent can stay where the sharpness is at most {top}."
+    top, stays = _number(facts.threshold), facts.sharpness <= facts.threshold
+    verdict = "so it stays there" if stays else "so a longer run would leave it"
+    return f"{found} At its learning rate descent is stable up to sharpness {top}, {verdict}."
 
 
 def _not_judged(unmet: list[dict[str, Any]]) -> str:
@@ -128,8 +136,10 @@ def _not_judged(unmet: list[dict[str, Any]]) -> str:
     common = Counter(names).most_common(REASONS)
     missing = "; ".join(f"{name} ({count})" for name, count in common)
     more = "; others" if len(set(names)) > REASONS else ""
-    statements = "1 statement assumes" if len(unmet) == 1 else f"{len(unmet)} statements assume"
-    return f"{statements} more than this run has, and were not judged: {missing}{more}."
+    if len(unmet) == 1:
+        return f"1 statement was not judged, because its assumption fails: {names[0]}."
+    why = "because their assumptions fail"
+    return f"{len(unmet)} statements were not judged, {why}: {missing}{more}."
 
 
 def _sentence(row: Mapping[str, Any], width: int) -> str:

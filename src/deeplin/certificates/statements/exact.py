@@ -349,6 +349,11 @@ def exact_reduction(context: Context) -> Check:
     if context.readout is not None:
         last = (context.readout / context.readout_norm[:, None])[..., None]
     spaces = [context.problem.spectrum.vectors, *_subspaces(context), last]
+    used = context.problem.rank + spaces[-1].shape[-1]
+    if context.width <= used:
+        raise NotApplicable(
+            f"for hidden layers wider than rank X + q = {used}; their width is {context.width}"
+        )
     left, sizes = [], []
     for k, layer in enumerate(context.weights):
         change = layer - context.initial[k]
