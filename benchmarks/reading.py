@@ -26,7 +26,8 @@ CHILD = """
 import json, re, sys, time
 import numpy, pandas
 from pathlib import Path
-from deeplin.tables.reading import CHUNK, read_problem
+from deeplin.tables.files import CHUNK
+from deeplin.tables.reading import read_problem
 
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) / 2**20

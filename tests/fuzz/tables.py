@@ -3,6 +3,7 @@
 import gzip
 import io
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow.parquet
 from answers import complaint, raised
 
 import deeplin as dl
+from deeplin.tables import files
 
 FORMATS = ("csv", "tsv", "csv.gz", "parquet", "feather")
 CELLS = ("", "?", "nan", "inf", "-inf", "NA", "1e400", "1,5", "2024-02-30", "x", '"', "'", "0x1f")
@@ -32,14 +34,12 @@ def check_reading(rng: np.random.Generator, folder) -> str | None:
     for name in ("encode", "standardize", "intercept"):
         options[name] = bool(rng.random() < 0.3)
     if rng.random() < 0.3:
-        options |= {
-            "memory": int(rng.choice([10, 300, 3000])),
-            "chunk_rows": int(rng.integers(1, 20)),
-        }
+        options["memory"] = int(rng.choice([10, 300, 3000]))
     options |= {"thousands": str(rng.choice([".", ",", " ", "'"]))} if rng.random() < 0.1 else {}
     options |= {"test_share": 0.2} if rng.random() < 0.1 else {}
     try:
-        problem = dl.read_problem(path, "y", **options).problem
+        with mock.patch.object(files, "CHUNK", int(rng.choice([20, 200, files.CHUNK]))):
+            problem = dl.read_problem(path, "y", **options).problem
     except dl.InputError:
         return None
     except Exception as error:

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
-from deeplin.tables import passes
+from deeplin.tables import files, passes
 from deeplin.tables.reading import read_problem
 
 NAMES = ["age", "height", "weight"]
@@ -74,9 +74,10 @@ def _same(problem, expected, tolerance=1e-12):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "csv.gz", "parquet", "feather", "xlsx"])
 @pytest.mark.parametrize("memory", [2**20, 0])
-def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memory):
+def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memory, monkeypatch):
     memory = memory or 8 * 16  # room for the moments of four columns, not for the rows
-    reading = read_problem(_write(frame, tmp_path, kind), "y", memory=memory, chunk_rows=6)
+    monkeypatch.setattr(files, "CHUNK", 6 * 4)
+    reading = read_problem(_write(frame, tmp_path, kind), "y", memory=memory)
     expected = _of(frame)
     _same(reading.problem, expected)
     assert (reading.problem.inputs is None) == (memory == 128)
@@ -91,10 +92,10 @@ def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memor
 @settings(max_examples=20)
 def test_moments_do_not_depend_on_the_chunking(chunk_rows, offset, options):
     rows = np.random.default_rng(3).normal(size=(50, 5)) * [1, 10, 0.1, 1, 1] + offset
-    one, many = (
-        read_problem(rows, "-1", memory=300, chunk_rows=size, **options)
-        for size in (50, chunk_rows)
-    )
+    one = read_problem(rows, "-1", memory=300, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK", 5 * chunk_rows)
+        many = read_problem(rows, "-1", memory=300, **options)
     _same(many.problem, one.problem)
     assert one.inputs == many.inputs
 
@@ -130,20 +131,15 @@ def test_text_is_left_out_and_said(frame, tmp_path):
     assert _says(reading, "'name'")
 
 
-def test_whole_numbers_that_become_fractions_later_are_read(tmp_path):
+def test_whole_numbers_that_become_fractions_later_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 2000)
     rows = 5000  # several chunks
     first = np.arange(rows) % 7
     values = np.where(np.arange(rows) < rows - 10, first, 0.5)
     lines = [f"{v:g},{k % 3}" for k, v in enumerate(values)]
-    reading = _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", "y", chunk_rows=1000)
+    reading = _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", "y")
     assert reading.problem.samples == rows
     np.testing.assert_allclose(reading.problem.covariance, [[np.mean(values**2)]])
-
-
-def test_a_table_without_names_is_numbered(tmp_path):
-    reading = _read(tmp_path, "1;2;3\n2;1;5\n0;1;1\n", "-1")
-    assert reading.inputs == ("0", "1")
-    assert reading.problem.samples == 3
 
 
 def test_marks_of_other_programs_are_no_columns(frame, tmp_path):
@@ -171,15 +167,16 @@ def test_dates_decimals_and_truth_values_are_understood(frame, tmp_path):
     assert _says(reading, "'when'")
 
 
-def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path):
+def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 3 * 4)
     whole = _of(frame.drop(index=[7, 9]))
     frame.loc[7, "height"] = np.nan
     frame.loc[9, "y"] = np.nan
     for kind in ("csv", "parquet", "xlsx"):
         path = _write(frame, tmp_path, kind)
         with pytest.raises(dl.InputError, match=r"missing value in row 8, column .*--missing drop"):
-            read_problem(path, "y", chunk_rows=3)
-        reading = read_problem(path, "y", missing="drop", chunk_rows=3)
+            read_problem(path, "y")
+        reading = read_problem(path, "y", missing="drop")
         _same(reading.problem, whole)
         assert _says(reading, "missing: 2")
     frame["height"] = np.where(np.arange(40) % 2, np.nan, frame["height"])
@@ -188,7 +185,8 @@ def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path):
         read_problem(_write(frame, tmp_path, "parquet"), "y", missing="drop")
 
 
-def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path):
+def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 5 * 6)
     frame["one"] = 0.1
     frame["zero"] = 0.0
     path = _write(frame, tmp_path, "parquet")
@@ -196,7 +194,7 @@ def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path):
         plain = read_problem(path, "y", memory=memory)
         assert plain.inputs == (*NAMES, "one")
         assert _says(plain, "acts as an intercept: 'one'")
-        centered = read_problem(path, "y", memory=memory, intercept=True, chunk_rows=5)
+        centered = read_problem(path, "y", memory=memory, intercept=True)
         assert centered.inputs == tuple(NAMES)
         assert _says(centered, "constant: 'one', 'zero'")
 
@@ -307,7 +305,7 @@ def test_decimal_commas_and_semicolons_are_read(frame, tmp_path):
 
 def test_a_first_line_of_numbers_is_said(tmp_path):
     reading = _read(tmp_path, "2019,2020\n1,2\n3,5\n4,4\n", "-1")
-    assert reading.problem.samples == 4
+    assert (reading.inputs, reading.problem.samples) == (("0",), 4)
     assert _says(reading, "numbers only")
     reading = _read(tmp_path, "0,1,2\n1,2,0\n3,5,1\n4,4,1\n", "2")
     assert reading.problem.samples == 3
@@ -323,10 +321,11 @@ def test_a_separator_inside_names_or_text_does_not_win(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "row"])
 @pytest.mark.parametrize("memory", [2**20, 200])
-def test_row_numbers_are_left_out_and_said(frame, tmp_path, name, memory):
+def test_row_numbers_are_left_out_and_said(frame, tmp_path, name, memory, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 7 * 5)
     frame.insert(0, name, np.arange(len(frame)) + (name == "row"))
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    reading = read_problem(tmp_path / "rows.csv", "y", memory=memory, chunk_rows=7)
+    reading = read_problem(tmp_path / "rows.csv", "y", memory=memory)
     assert reading.inputs == tuple(NAMES)
     assert any(repr(name) in note and "left out" in note.lower() for note in reading.notes)
     _same(reading.problem, _of(frame))
@@ -334,24 +333,15 @@ def test_row_numbers_are_left_out_and_said(frame, tmp_path, name, memory):
     assert kept.inputs == (name, *NAMES)
 
 
-def test_values_that_do_not_parse_are_counted_and_shown(tmp_path):
-    lines = [f"{k % 7},{k % 5}" for k in range(300)]
-    lines[5], lines[9] = "?,1", "n/a?,2"
-    with pytest.raises(dl.InputError, match=r"298 of 300 values parse as numbers; row 6 is '\?'"):
-        _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", "x")
-    reading = _read(tmp_path, "x,z,y\n" + "\n".join(f"{line},3" for line in lines), "z")
-    assert reading.inputs == ("y",)
-    assert _says(reading, "298 of 300", "row 6")
-
-
-def test_a_value_that_does_not_parse_far_down_is_named_too(tmp_path):
+def test_a_value_that_does_not_parse_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 3000)
     lines = [f"{k % 7},{k % 3},{k % 5}" for k in range(4000)]  # several chunks
     lines[3500] = "?,1,1"
     text = "x,z,y\n" + "\n".join(lines) + "\n"
     with pytest.raises(dl.InputError, match=r"'x'.*3999 of 4000 .*; row 3501 is '\?'"):
-        _read(tmp_path, text, "x", chunk_rows=1000)
+        _read(tmp_path, text, "x")
     for memory in (2**20, 1000):
-        reading = _read(tmp_path, text, "y", chunk_rows=1000, memory=memory)
+        reading = _read(tmp_path, text, "y", memory=memory)
         assert reading.inputs == ("z",)
         assert _says(reading, "'x' was left out: 3999 of 4000", "row 3501 is '?'")
 
@@ -421,7 +411,7 @@ def test_sizes_that_float64_cannot_square_get_a_true_sentence(frame, tmp_path):
     for column, factor in (("age", 1e160), ("age", 1e-160), ("age", 1e-308), ("y", 1e300)):
         table = frame.assign(**{column: factor * frame[column]})
         path = _write(table, tmp_path, "parquet")
-        for options in ({}, {"standardize": True}, {"memory": 200, "chunk_rows": 9}):
+        for options in ({}, {"standardize": True}, {"memory": 200}):
             with pytest.raises(dl.InputError, match=f"column '{column}' has values .*unit"):
                 read_problem(path, "y", **options)
     frame.loc[39, "weight"] = 1e200  # also where it is held out
@@ -471,13 +461,15 @@ def test_a_table_larger_than_the_memory_keeps_a_seeded_sample(rng, tmp_path, mon
     monkeypatch.setattr(passes, "SAMPLE", 30)
     frame = pd.DataFrame(rng.normal(size=(400, 4)), columns=[*NAMES, "y"])
     path = _write(frame, tmp_path, kind)
-    one, two = (read_problem(path, "y", memory=200, chunk_rows=size) for size in (7, 150))
+    one = read_problem(path, "y", memory=200)
+    monkeypatch.setattr(files, "CHUNK", 7 * 4)
+    two = read_problem(path, "y", memory=200)
     assert _says(one, "random sample of 30 rows")
     assert one.rows is one.sample
     assert one.sample.samples == 30
     np.testing.assert_array_equal(np.sort(one.sample.inputs, 0), np.sort(two.sample.inputs, 0))
     assert np.isin(one.sample.targets, frame["y"]).all()
-    other = read_problem(path, "y", memory=200, chunk_rows=7, seed=1)
+    other = read_problem(path, "y", memory=200, seed=1)
     assert not np.array_equal(np.sort(one.sample.inputs, 0), np.sort(other.sample.inputs, 0))
     whole = read_problem(path, "y")
     assert whole.rows is whole.problem
@@ -486,23 +478,43 @@ def test_a_table_larger_than_the_memory_keeps_a_seeded_sample(rng, tmp_path, mon
 def test_rows_held_out_of_a_large_table_are_not_in_its_moments(rng, monkeypatch):
     monkeypatch.setattr(passes, "SAMPLE", 30)
     frame = pd.DataFrame(rng.normal(size=(400, 4)), columns=[*NAMES, "y"])
-    reading = read_problem(frame, "y", memory=200, chunk_rows=9, test_share=0.05)
+    monkeypatch.setattr(files, "CHUNK", 9 * 4)
+    reading = read_problem(frame, "y", memory=200, test_share=0.05)
     rows, targets = reading.held_out
     assert (len(rows), reading.problem.samples) == (20, 380)
     held = frame[np.isin(frame["y"], targets)]
     assert len(held) == 20
     _same(reading.problem, _of(frame.drop(index=held.index)))
-    automatic = read_problem(frame, "y", memory=200, chunk_rows=9, test_share=None)
-    assert len(automatic.held_out[0]) == 30
-    assert read_problem(frame, "y", test_share=None).held_out is None  # fewer than 1000 rows
+    many = read_problem(frame, "y", memory=200, test_share=0.2)
+    assert len(many.held_out[0]) == 30  # as many as are kept
 
 
-def test_medians_of_a_large_table_are_those_of_its_sample(rng):
+def test_medians_of_a_large_table_are_those_of_its_sample(rng, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 9 * 4)
     frame = pd.DataFrame(rng.normal(size=(200, 4)), columns=[*NAMES, "y"])
     frame.loc[::9, "age"] = np.nan
-    streamed = read_problem(frame, "y", memory=200, chunk_rows=9, missing="median")
+    streamed = read_problem(frame, "y", memory=200, missing="median")
     _same(streamed.problem, _of(frame.fillna({"age": frame["age"].median()})))
     assert _says(streamed, "'age' (23 rows)")
+
+
+def test_what_the_sample_does_not_show_is_an_error_with_row_and_cell(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "SAMPLE", 30)
+    monkeypatch.setattr(files, "CHUNK", 100)
+    frame = pd.DataFrame({"x": rng.normal(size=400), "y": rng.normal(size=400)})
+    frame["kind"] = np.array(["u", "v"])[np.arange(400) % 2]
+    for column, cell, sentence in (
+        ("x", "?", r"'x' holds numbers, but row 8 is '\?'"),
+        ("x", "1.234,5", r"row 8 is '1\.234,5', written in another style.*--thousands \."),
+        ("kind", "w", r"'kind' has a category in row 8, 'w', .*--memory"),
+    ):
+        table = frame.astype({"x": object})
+        table.loc[7, column] = cell
+        path = _write(table, tmp_path, "csv")
+        with pytest.raises(dl.InputError, match=sentence):
+            read_problem(path, "y", encode=True, memory=200)
+    whole = read_problem(_write(frame, tmp_path, "csv"), "y", encode=True, memory=200)
+    assert whole.inputs == ("x", "kind=v")
 
 
 # --- the end of the process ----------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import deeplin as dl
-from deeplin.tables.columns import Survey
+from deeplin.tables import files
+from deeplin.tables.columns import survey
 from deeplin.tables.predictions import TablePredictions
 from deeplin.tables.preparation import Preparation
 from deeplin.tables.reading import read_problem
@@ -53,32 +54,24 @@ def test_units_and_marks_are_removed_and_said(values, numbers, unit):
     assert says(reading, "In 'x'", f"the unit '{unit}'" if unit else "thousands")
 
 
-def survey(texts):
-    found = Survey()
-    found.add(pd.Series(texts), 0)
-    return found
-
-
 def test_mixed_units_codes_and_dates_are_no_numbers():
-    assert not survey(["12 %", "0.12", "5 %", "7"]).all_numbers
+    assert not survey(pd.Series(["12 %", "0.12", "5 %", "7"])).all_numbers
     for texts in (["A12", "B13"], ["2024-01-01", "2024-01-02"], ["1.2.3", "1.2.4"], ["1-2", "3-4"]):
-        assert not survey(texts).nearly_numbers
+        assert not survey(pd.Series(texts)).nearly_numbers
 
 
 def test_identifiers_are_left_out_or_named(tmp_path, rng):
     n = 60
     frame = pd.DataFrame({"a": rng.normal(size=n), "customer_id": rng.permutation(10**6)[:n]})
-    frame["humid"] = rng.permutation(10**6)[:n]
     frame["orderId"] = rng.permutation(n)  # a narrow range: the name alone says it
     frame["y"] = rng.normal(size=n)
     reading = read_problem(frame, "y")
-    assert reading.inputs == ("a", "humid")
+    assert reading.inputs == ("a",)
     assert says(reading, "'customer_id'", "identifier", "--keep")
     counted = frame.assign(id=np.arange(n)).set_index("id").reset_index()  # said once
     assert sum("'id'" in note for note in read_problem(counted, "y").notes) == 1
     assert says(reading, "'orderId'", "identifier", "--keep")
-    assert says(reading, "'humid'", "--ignore")
-    assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id", "humid")
+    assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id")
 
 
 def test_codes_of_classes_are_named_and_become_categories(rng):
@@ -109,9 +102,11 @@ def test_an_empty_column_is_named(tmp_path):
 
 
 def test_comment_lines_are_skipped_and_said(tmp_path):
-    reading = read(tmp_path, "# from a device\n# of ours\nx,y\n1,2\n# a pause\n3,5\n4,4\n")
+    reading = read(tmp_path, '# from a "device\n# of ours\nx,y\n1,2\n3,5\n4,4\n')
     np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1, 3, 4])
     assert says(reading, "2 lines of comment")
+    with pytest.raises(dl.InputError, match="line 4 has 1 value"):
+        read(tmp_path, "# one\nx,y\n1,2\n# a pause\n3,5\n")
 
 
 def test_a_name_in_another_case_is_suggested(tmp_path):
@@ -230,12 +225,13 @@ def test_thousands_that_look_like_decimals_are_said_and_read_as_asked(tmp_path):
     np.testing.assert_array_equal(german.problem.inputs[:, 0], [1595, 2300, 1200])
 
 
-def test_cells_in_different_styles_get_row_cell_and_option(tmp_path):
+def test_cells_in_different_styles_get_row_cell_and_option(tmp_path, monkeypatch):
     with pytest.raises(dl.InputError, match=r"2 of 3 .*row 2 is '2,5'.*--decimal ,"):
         read(tmp_path, 'x,y\n1.5,1\n"2,5",2\n3,4\n', "x")
+    monkeypatch.setattr(files, "CHUNK", 20)
     lines = "".join(f"{k % 7}.5,{k % 5}\n" for k in range(60))
     with pytest.raises(dl.InputError, match=r"60 of 61 .*row 61 is '1.234.567'.*--thousands \."):
-        read(tmp_path, f"x,y\n{lines}1.234.567,2\n", "x", chunk_rows=10, memory=100)
+        read(tmp_path, f"x,y\n{lines}1.234.567,2\n", "x", memory=100)
 
 
 @pytest.mark.parametrize(
@@ -298,12 +294,13 @@ def test_a_run_with_medians_predicts_rows_with_missing_values(rng):
     assert "medians" in note
 
 
-def test_a_row_with_too_many_values_is_an_error_in_every_chunk(tmp_path):
+def test_a_row_with_too_many_values_is_an_error_in_every_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 20)
     for row in (1, 2, 10, 11, 49):
         lines = ["1,2"] * 50
         lines[row] += ",3"
         with pytest.raises(dl.InputError, match=f"line {row + 2}"):
-            read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", chunk_rows=10)
+            read(tmp_path, "x,y\n" + "\n".join(lines) + "\n")
 
 
 def test_columns_are_named_by_one_name_or_several(rng):
@@ -312,15 +309,15 @@ def test_columns_are_named_by_one_name_or_several(rng):
         assert read_problem(frame, -1, **options).inputs == ("b",)
     with pytest.raises(dl.InputError, match="target='y'"):
         dl.diagnose(frame, "y")
-    for options in ({"chunk_rows": 0}, {"memory": -1}):
-        with pytest.raises(dl.InputError, match=next(iter(options))):
-            read_problem(frame, "y", **options)
+    with pytest.raises(dl.InputError, match="memory"):
+        read_problem(frame, "y", memory=-1)
 
 
-def test_chunks_of_one_column_are_read_in_one_style(tmp_path):
+def test_chunks_of_one_column_are_read_in_one_style(tmp_path, monkeypatch):
     lines = "".join(f"{k},5;{k % 4}\n" for k in range(20)) + "1.234,5;1\n7;2\n"
-    for rows in (5, 100):
-        reading = read(tmp_path, "x;y\n" + lines, chunk_rows=rows)
+    for rows in (100, 5):
+        monkeypatch.setattr(files, "CHUNK", 2 * rows)
+        reading = read(tmp_path, "x;y\n" + lines)
         expected = [*(k + 0.5 for k in range(20)), 1234.5, 7]
         np.testing.assert_array_equal(reading.problem.inputs[:, 0], expected)
     mixed = pd.DataFrame({"x": [1.595, "1.234,5", 3], "y": [1.0, 2, 4]})  # as in workbooks
@@ -349,10 +346,11 @@ def test_new_rows_are_read_in_the_style_of_training(tmp_path, training, options,
         np.testing.assert_allclose(found[:, 0], expected, rtol=1e-15)
 
 
-def test_thousands_of_a_streamed_table_are_read_as_asked(tmp_path):
+def test_thousands_of_a_streamed_table_are_read_as_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 14)
     text = "x,y\n" + "".join(f"{k}.500,{k % 7}\n" for k in range(1, 60))
     whole, streamed = (
-        read(tmp_path, text, thousands=".", memory=memory, chunk_rows=7) for memory in (2**20, 100)
+        read(tmp_path, text, thousands=".", memory=memory) for memory in (2**20, 100)
     )
     np.testing.assert_array_equal(whole.problem.inputs[:, 0], 1000 * np.arange(1, 60) + 500)
     np.testing.assert_allclose(streamed.problem.covariance, whole.problem.covariance, rtol=1e-12)

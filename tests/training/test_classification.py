@@ -121,7 +121,7 @@ def test_several_classes_at_once_and_streamed_tables_are_refused(frame):
     with pytest.raises(dl.InputError, match="classification has one target"):
         read_problem(frame, ["ill", "kind"], task="classification")
     with pytest.raises(dl.InputError, match="no classes can be predicted; pass a larger memory"):
-        read_problem(only(frame, "ill"), "ill", memory=1000, chunk_rows=7)
+        read_problem(only(frame, "ill"), "ill", memory=1000)
 
 
 # --- diagnosis and advice ------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ import pandas as pd
 from pandas.io.common import get_handle
 
 from deeplin.errors import InputError, readable
-from deeplin.tables.columns import MISSING, counted, listed
+from deeplin.tables.columns import MISSING, NumberStyle, counted, listed
 
 CHUNK = 2**21
-"""Number of cells in a chunk of rows, unless the caller sets the number of rows."""
+"""Number of cells in a chunk of rows."""
 SEPARATORS = "\t;|,"
 """Separators in the order in which they are tried; a comma may also be a decimal mark."""
 BEGINNING = 2**20
@@ -37,12 +38,8 @@ WRITTEN_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*"
 """A number with a decimal point or a decimal comma."""
 GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*", re.ASCII)
 """A whole number whose comma may group thousands."""
-COMMENT = re.compile(r"^#.*\n?", re.MULTILINE)
-SIGNS = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"PK": ".xlsx"}
-SIGNS |= {b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2"}
+SIGNS = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"PK": ".xlsx", b"\x1f\x8b": ".csv.gz"}
 """First bytes of files of these formats; on standard input anything else is text."""
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-
 
 Source = str | Path | pd.DataFrame | np.ndarray
 """A matrix is a table whose columns are x1, x2, …"""
@@ -62,27 +59,27 @@ class Table:
     """The decimal mark of its text."""
     thousands: str = ""
     """The mark that groups thousands, if the caller names one."""
-    doubts: Mapping[str, str] = field(default_factory=dict)
-    """Sentences on columns of numbers that may have been meant differently."""
+    doubtful: frozenset[str] = frozenset()
+    """Columns of numbers whose decimal marks may group thousands, so that they are text."""
 
     def __post_init__(self) -> None:
         if repeated := [name for name, times in Counter(self.columns).items() if times > 1]:
             raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
 
     def chunks(
-        self,
-        names: Sequence[str] | None = None,
-        text: Collection[str] = (),
-        rows: int | None = None,
+        self, names: Sequence[str] | None = None, text: Collection[str] = ()
     ) -> Iterator[pd.DataFrame]:
-        """Yield chunks of at most `rows` rows of these columns; those in `text` are read as text.
+        """Yield chunks of these columns; the index counts the rows, those in `text` are text.
 
         Only a pass over all columns notices rows with too many values.
         """
         names = None if names is None else list(dict.fromkeys(names))
-        rows = rows or max(1, CHUNK // len(self.columns if names is None else names))
+        size = max(1, CHUNK // len(self.columns if names is None else names))
+        row = 0
         with readable(self.name):
-            yield from self.stream(names, text, rows)
+            for frame in self.stream(names, {*text, *self.doubtful}, size):
+                yield frame.set_axis(pd.RangeIndex(row, row + len(frame)))
+                row += len(frame)
 
 
 def open_table(
@@ -101,28 +98,30 @@ def open_table(
         raise InputError(f"decimal and thousands are both {decimal!r}; pass different marks.")
     if thousands in (".", ","):
         decimal = "," if thousands == "." else "."
-    if not isinstance(source, str | Path):
-        return _frame_table("the table", in_memory(source), decimal, thousands)
-    path = _spooled_input() if str(source) == "-" else Path(source)
+    if isinstance(source, str | Path):
+        path = _spooled(sys.stdin) if str(source) == "-" else Path(source)
+        return _open_file(path, decimal, thousands or "", usual)
+    found = _frame_table("the table", in_memory(source))
+    return replace(found, decimal=decimal or ".", thousands=thousands or "")
+
+
+def _open_file(path: Path, decimal: str | None, thousands: str, usual: str) -> Table:
+    """Open a file in the format that its name tells."""
     if path.is_dir():
         raise InputError(
             f"{str(path)!r} is a folder; pass one file, such as a CSV or Parquet file."
         )
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}; pass a CSV, Parquet or Excel file.")
-    ending = (path.with_suffix("") if path.suffix.lower() in COMPRESSED else path).suffix.lower()
+    ending = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     with readable(path):
         if ending in (".csv", ".tsv", ".txt"):
             return _text_table(str(path), decimal, thousands, usual)
-        if ending in (".parquet", ".pq"):
-            return _parquet_table(str(path), decimal, thousands)
-        if ending == ".feather":
-            return _feather_table(str(path), decimal, thousands)
-        if ending in (".xlsx", ".xlsm"):
-            return _excel_table(str(path), decimal, thousands)
+        if opened := FORMATS.get(ending):
+            return replace(opened(str(path)), decimal=decimal or ".", thousands=thousands)
     raise InputError(
-        f"{str(path)!r} is in no format that can be read; supported: .csv, .tsv, .txt (also "
-        "compressed), .parquet, .feather, .xlsx; in Python also arrays and DataFrames."
+        f"{str(path)!r} is in no format that can be read; supported: .csv, .tsv, .txt (also with "
+        ".gz), .parquet, .feather, .xlsx; in Python also arrays and DataFrames."
     )
 
 
@@ -138,18 +137,16 @@ def in_memory(source: Any) -> pd.DataFrame:
     return source.set_axis(source.columns.map(str), axis=1)
 
 
-def _frame_table(
-    name: str, frame: pd.DataFrame, decimal: str | None, thousands: str | None, *notes: str
-) -> Table:
+def _frame_table(name: str, frame: pd.DataFrame, *notes: str) -> Table:
     def stream(names, text, rows):
         chosen = frame if names is None else frame[names]
         for start in range(0, len(frame), rows):
-            yield chosen.iloc[start : start + rows].reset_index(drop=True)
+            yield chosen.iloc[start : start + rows]
 
-    return Table(name, tuple(frame.columns), stream, notes, decimal or ".", thousands or "")
+    return Table(name, tuple(frame.columns), stream, notes)
 
 
-def _parquet_table(path: str, decimal: str | None, thousands: str | None) -> Table:
+def _parquet_table(path: str) -> Table:
     import pyarrow.parquet
 
     def stream(names, text, rows):
@@ -160,20 +157,18 @@ def _parquet_table(path: str, decimal: str | None, thousands: str | None) -> Tab
 
     # an index of pandas is stored like a column, but is not data
     names = pyarrow.parquet.read_schema(path).names
-    columns = tuple(name for name in names if not name.startswith("__index_level_"))
-    return Table(path, columns, stream, (), decimal or ".", thousands or "")
+    return Table(path, tuple(it for it in names if not it.startswith("__index_level_")), stream)
 
 
-def _feather_table(path: str, decimal: str | None, thousands: str | None) -> Table:
+def _feather_table(path: str) -> Table:
     import pyarrow.feather
 
     table = pyarrow.feather.read_table(path, use_threads=False)
     table.validate(full=True)  # offsets of damaged text may be invalid
-    frame = table.to_pandas(integer_object_nulls=True, use_threads=False)
-    return _frame_table(path, frame, decimal, thousands)
+    return _frame_table(path, table.to_pandas(integer_object_nulls=True, use_threads=False))
 
 
-def _excel_table(path: str, decimal: str | None, thousands: str | None) -> Table:
+def _excel_table(path: str) -> Table:
     """Return the first sheet of a workbook; its first line that is not empty holds the names."""
     try:
         with pd.ExcelFile(path, engine="openpyxl") as book:
@@ -191,15 +186,23 @@ def _excel_table(path: str, decimal: str | None, thousands: str | None) -> Table
     if frame.columns.is_unique:
         frame = frame.infer_objects()
     first = f"The first sheet, {sheets[0]!r}, was read, none of the {len(sheets) - 1} others."
-    return _frame_table(path, frame, decimal, thousands, *([first] if len(sheets) > 1 else []))
+    return _frame_table(path, frame, *([first] if len(sheets) > 1 else []))
 
 
-def _spooled_input() -> Path:
+FORMATS: dict[str, Callable[[str], Table]] = {
+    ".parquet": _parquet_table,
+    ".feather": _feather_table,
+    ".xlsx": _excel_table,
+}
+
+
+@cache
+def _spooled(stream: Any) -> Path:
     """Copy standard input to a file that exists as long as the process."""
     folder = Path(tempfile.mkdtemp(prefix="deeplin-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with open(folder / "input", "wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        shutil.copyfileobj(stream.buffer, file)
     with open(folder / "input", "rb") as file:
         first = file.read(8)
     ending = next((end for sign, end in SIGNS.items() if first.startswith(sign)), ".csv")
@@ -209,34 +212,17 @@ def _spooled_input() -> Path:
 # --- separated text ------------------------------------------------------------------------------
 
 
-class _Uncommented:
-    """A text file without its lines of comment, for pandas."""
-
-    def __init__(self, file: Any):
-        self.file = file
-
-    def read(self, size: int = -1) -> str:
-        """Return the next lines, of about this size."""
-        while text := self.file.read(size) + self.file.readline():
-            if rest := COMMENT.sub("", text):
-                return rest
-        return ""
-
-    def __iter__(self) -> Iterator[str]:
-        return (line for line in self.file if not line.startswith("#"))
-
-
-def _text_table(path: str, decimal: str | None, thousands: str | None, usual: str) -> Table:
+def _text_table(path: str, decimal: str | None, thousands: str, usual: str) -> Table:
     """Find the dialect of separated text in its first records: separator, marks, names, …"""
     text, encoding, whole, notes = _beginning(path)
-    lines = text.splitlines()
+    lines = list(io.StringIO(text, newline=""))
     comments = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if comments:
         was = "was" if comments == 1 else "were"
         notes.append(
             f"{counted(comments, 'line')} of comment before the first record {was} skipped."
         )
-        text = COMMENT.sub("", text)
+    text = "".join(lines[comments:])
     if not text.strip():
         raise InputError(f"{path!r} does not begin with a line of column names.")
     separator, records = _separated(text, whole)
@@ -244,11 +230,12 @@ def _text_table(path: str, decimal: str | None, thousands: str | None, usual: st
     for place, record in enumerate(rest, 2):
         if len(record) != len(first):
             raise InputError(
-                f"cannot read {path!r}: its line {place} has {counted(len(record), 'value')}, the "
-                f"first {len(first)} ({listed(first)}); correct it."
+                f"cannot read {path!r}: its line {comments + place} has "
+                f"{counted(len(record), 'value')}, the first {len(first)} ({listed(first)}); "
+                "correct it."
             )
     mark = decimal or _decimal(rest or [first], usual)
-    if mark == "," and thousands is None:
+    if mark == "," and not thousands:
         notes.append("Decimal commas were read as such.")
     columns, named = tuple(first), True
     if all(map(WRITTEN_NUMBER.fullmatch, first)):
@@ -263,14 +250,13 @@ def _text_table(path: str, decimal: str | None, thousands: str | None, usual: st
         )
 
     def stream(names, text, rows):
-        kinds = dict.fromkeys(columns if thousands else text, str)
         options: dict[str, Any] = {
             "sep": separator,
             "decimal": mark,
             "header": 0 if named else None,
             "names": list(columns),
             "usecols": names,
-            "dtype": kinds,
+            "dtype": dict.fromkeys(columns if thousands else text, str),
             "index_col": False,
             "keep_default_na": False,
             "na_values": list(MISSING),
@@ -278,15 +264,21 @@ def _text_table(path: str, decimal: str | None, thousands: str | None, usual: st
             "engine": "c",
             "low_memory": False,  # one kind for all cells of a chunk
         }
-        if not comments:
-            with pd.read_csv(path, encoding=encoding, **options) as chunks:
-                yield from chunks
-            return
         with get_handle(path, "r", encoding=encoding, compression="infer") as file:
-            yield from pd.read_csv(_Uncommented(file.handle), **options)  # pyright: ignore
+            for _ in range(comments):
+                file.handle.readline()
+            yield from pd.read_csv(file.handle, **options)  # pyright: ignore
 
-    doubts = {} if thousands else _doubts(columns, rest, mark)
-    return Table(path, columns, stream, tuple(notes), mark, thousands or "", doubts)
+    cells = zip(columns, zip(*rest, strict=True), strict=False)
+    doubtful = [] if thousands else [name for name, some in cells if _is_doubtful(some, mark)]
+    return Table(path, columns, stream, tuple(notes), mark, thousands, frozenset(doubtful))
+
+
+def _is_doubtful(cells: Sequence[str], mark: str) -> bool:
+    """Return whether decimal marks of a column may group thousands: 1.595 beside 950."""
+    grouped = re.compile(NumberStyle(mark).swapped.cells)
+    possible = all(cell in MISSING or grouped.fullmatch(cell) for cell in cells)
+    return possible and any(mark in cell for cell in cells) and any(map(str.isdigit, cells))
 
 
 def _beginning(path: str) -> tuple[str, str, bool, list[str]]:
@@ -334,18 +326,3 @@ def _decimal(records: Sequence[Sequence[str]], usual: str) -> str:
     swapped = (number.replace(".", ",") for number in numbers if "." in number)
     points = any(not GROUPED.fullmatch(number) for number in swapped)
     return "." if points else "," if commas else usual
-
-
-def _doubts(columns: Sequence[str], records: Sequence[Sequence[str]], mark: str) -> dict[str, str]:
-    """Return a sentence for each column whose decimal marks may group thousands: 1.595, 950."""
-    maybe = re.compile(rf"\s*([+-]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})?|0)?\s*", re.ASCII)
-    doubts = {}
-    for name, cells in zip(columns, zip(*records, strict=True), strict=False):
-        marked = next((cell for cell in cells if mark in cell), None)
-        if marked and all(map(maybe.fullmatch, cells)) and any(c.strip().isdigit() for c in cells):
-            which = "point" if mark == "." else "comma"
-            doubts[name] = (
-                f"as in {marked!r}, a {which} is the decimal mark (if it groups thousands, pass "
-                f"--thousands {mark})."
-            )
-    return doubts

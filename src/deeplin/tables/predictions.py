@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
-from deeplin.tables.columns import NUMERIC, Column, Kind, Survey, counted, listed, matrix
-from deeplin.tables.files import Source, open_table
-from deeplin.tables.passes import scan
+from deeplin.tables.columns import (
+    NUMERIC,
+    Column,
+    Kind,
+    as_text,
+    column_of,
+    counted,
+    kind_of,
+    listed,
+    matrix,
+    survey,
+)
+from deeplin.tables.files import Source, Table, open_table
 from deeplin.tables.preparation import Preparation
 
 __all__ = ["TablePredictions"]
@@ -51,12 +62,14 @@ class TablePredictions:
             )
         known = {name: some for name, some in self.preparation.categories.items() if name in wanted}
         styled = {column.name for column in self.preparation.inputs if column.style}
-        found = scan(table, wanted, coded=known, text=styled)
         checks = [Column(name, labels=some) for name, some in known.items()]
-        columns = [*(self._column(it, found.surveys) for it in self.preparation.inputs), *checks]
+        columns: list[Column] = []
         d = len(self.preparation.inputs)
-        for frame in found.frames or table.chunks(wanted, {*known, *styled}):
-            rows = matrix(frame, columns)
+        for frame in table.chunks(wanted, {*known, *styled}):
+            if not columns:  # the first rows tell how this table writes numbers
+                inputs = self.preparation.inputs
+                columns = [*(_as_here(it, frame, table) for it in inputs), *checks]
+            rows = matrix(frame, columns, table.decimal)
             if self.preparation.fill:
                 empty = np.isnan(rows).any(axis=1)
                 self.replaced += int(empty.sum())
@@ -71,26 +84,6 @@ class TablePredictions:
             yield rows[:, :d] @ coefficients + intercepts
         if not self.rows:
             raise InputError(f"{table.name!r} holds no row; pass a table with at least one.")
-
-    def _column(self, column: Column, surveys: Mapping[str, Survey]) -> Column:
-        """Return an input as a column of this table, which may write numbers in another style."""
-        if column.category is not None:
-            return column
-        found = surveys[column.name]
-        style = None
-        if found.kind not in (*NUMERIC, Kind.EMPTY):
-            style = found.style
-            if column.style is not None and found.counts[column.style] == found.values:
-                style = column.style  # cells that allow several styles have that of training
-            elif not found.all_numbers:
-                raise InputError(f"column {column.name!r}: {found}")
-        here, there = (it.unit if it else "" for it in (style, column.style))
-        if here != there and found.kind != Kind.EMPTY:
-            raise InputError(
-                f"column {column.name!r} has the unit {here!r} here and {there!r} in training; "
-                "convert it first."
-            )
-        return column._replace(style=style)
 
     @property
     def notes(self) -> list[str]:
@@ -110,3 +103,28 @@ class TablePredictions:
             rows = counted(self.replaced, "row")
             notes.append(f"Missing values in {rows} were replaced by those of training (medians).")
         return notes
+
+
+def _as_here(column: Column, frame: pd.DataFrame, table: Table) -> Column:
+    """Return an input as a column of this table, which may write numbers in another style."""
+    if column.category is not None:
+        return column
+    cells, style = column_of(frame, column.name), column.style
+    kind = kind_of(cells)
+    if kind == Kind.EMPTY:
+        return column
+    if kind in NUMERIC:
+        style = None
+    elif kind != Kind.TEXT or style is None or not style.fits(as_text(cells).dropna()).all():
+        found = survey(cells, table.decimal, table.thousands)
+        if not found.all_numbers:
+            why = found.misfit or f"it holds {found.kind}; pass numbers, as in training."
+            raise InputError(f"column {column.name!r}: {why}")
+        style = found.style
+    here, there = (it.unit if it else "" for it in (style, column.style))
+    if here != there:
+        raise InputError(
+            f"column {column.name!r} has the unit {here!r} here and {there!r} in training; "
+            "convert it first."
+        )
+    return column._replace(style=style)

@@ -18,11 +18,10 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
 from deeplin.tables.columns import Column, NumberStyle, counted, listed
+from deeplin.tables.passes import Gathered
 
 __all__ = ["Column", "Preparation", "Reading", "prepare"]
 
-COUNTED = 10
-"""Number of rows from which a first column of 0 … n−1 or 1 … n is taken as a row number."""
 REPRESENTABLE = 1e140
 """Largest size of a column, and inverse of the smallest, whose second moments fit into float64."""
 WIDE_SPREAD = 1e3
@@ -211,52 +210,31 @@ class Reading:
 
 
 def prepare(
-    gathered: np.ndarray | Moments,
+    gathered: Gathered,
     columns: Sequence[Column],
     targets: int,
     *,
     standardize: bool,
     intercept: bool,
-    scale_targets: bool = False,
-    may_number: bool = False,
-    leave: Sequence[int] = (),
-    held: np.ndarray | None = None,
-    sample: np.ndarray | None = None,
-    classes: tuple[str | int | float, ...] = (),
-    categories: Mapping[str, tuple[str, ...]] | None = None,
-    fill: np.ndarray | None = None,
-    marks: tuple[str, str] = (".", ""),
-    first_notes: Sequence[str] = (),
+    scale_targets: bool,
+    leave: Sequence[int],
+    classes: tuple[str | int | float, ...],
+    categories: Mapping[str, tuple[str, ...]],
+    marks: tuple[str, str],
+    first_notes: Sequence[str],
 ) -> Reading:
     """Return the problem of rows or moments with the targets in the last columns.
 
     With `classes` the last column holds the index of each row's class; an intercept is then a
-    constant input instead of a change of the means.
-
-    Args:
-        gathered: The rows, or their moments.
-        columns: The columns, targets last.
-        targets: The number of targets.
-        standardize: Whether to divide inputs by their deviations.
-        intercept: Whether to fit an intercept.
-        scale_targets: Whether to divide targets by their deviations.
-        may_number: Whether the first input is the table's first column, which may number its rows.
-        leave: Indices of inputs to leave out.
-        held: Rows that are held out; means and deviations are those of the others.
-        sample: Some of the rows, if `gathered` holds moments.
-        classes: The classes of the target.
-        categories: The categories of encoded columns.
-        fill: What replaced missing values, one number per column.
-        marks: The decimal mark of the table's text, and the mark of thousands if it was named.
-        first_notes: The sentences that come first.
+    constant input instead of a change of the means. The inputs in `leave` are left out; the other
+    options are those of `read_problem`.
     """
-    mean, deviation, size = _statistics(gathered)
+    known, held = gathered.rows, gathered.held
+    mean, deviation, size = _statistics(known)
     constant = deviation == 0
     names = np.array([column.label for column in columns], dtype=object)
     is_input = np.arange(len(names)) < len(names) - targets
-    _require_representable(size, names)
-    if held is not None:
-        _require_representable(np.abs(held).max(axis=0), names)
+    _require_representable(size if held is None else np.maximum(size, abs(held).max(0)), names)
     offset = standardize or intercept
     centered = standardize or (intercept and not classes)
     fixed = constant if offset else constant & (mean == 0)
@@ -266,53 +244,46 @@ def prepare(
             f"the target {names[fixed & ~is_input][0]!r} is constant: there is nothing to explain"
             f"{beyond}. Pass a target that varies."
         )
-    rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
-    counting = np.zeros_like(is_input)
-    counting[0] = may_number and is_input.sum() > 1 and _counts_rows(mean[0], deviation[0], rows)
-    keep = ~fixed & ~counting
+    keep = ~fixed
     keep[list(leave)] = False
-    if not np.any(keep & is_input):
+    used = keep & is_input
+    if not np.any(used):
         raise InputError("every input is constant; pass at least one column that varies.")
     amount = is_input | (not classes)
     scaled = is_input & standardize | ~is_input & scale_targets & amount
-    notes = _notes(deviation, names, is_input, keep, fixed, standardize, intercept, bool(classes))
+    notes = _notes(deviation, names, used, fixed & is_input, standardize, intercept, bool(classes))
     if scale_targets and standardize and not classes:
         notes.append(
             "Targets were divided by their deviation too: learning rates are for the standardized "
             "table, predictions are in the units of the target."
         )
-    if counting[0]:
-        notes.insert(
-            0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
-        )
-    if pairs := _equal_columns(gathered, np.flatnonzero(is_input & keep)):
+    if pairs := _equal_columns(known, np.flatnonzero(used)):
         named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
         notes.append(
             f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the "
             "weight equally between them."
         )
-    used = keep & is_input
     preparation = Preparation(
         tuple(columns[int(j)] for j in np.flatnonzero(used)),
         tuple(column.name for column in columns[len(columns) - targets :]),
         np.where(centered & amount, mean, 0.0)[keep],
         np.where(scaled & ~constant, deviation, 1.0)[keep],
-        categories or {},
+        categories,
         centered=centered,
         standardized=standardize,
         classes=classes,
         constant=bool(classes) and offset,
-        fill=() if fill is None else tuple(fill[used].tolist()),
+        fill=() if gathered.fill is None else tuple(gathered.fill[used].tolist()),
         marks=marks,
     )
-    problem = _problem(gathered, keep, preparation)
+    problem = _problem(known, keep, preparation)
     _require_resolved_scales(problem)
     return Reading(
         problem,
         preparation,
         (*first_notes, *notes, *_fit_notes(problem, centered)),
         None if held is None else preparation.rows(held[:, keep]),
-        None if sample is None else _problem(sample, keep, preparation),
+        None if gathered.sample is None else _problem(gathered.sample, keep, preparation),
     )
 
 
@@ -345,14 +316,6 @@ def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray,
     shifted -= mean
     deviation = np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
     return gathered[0] + mean, deviation, np.abs(gathered).max(axis=0)
-
-
-def _counts_rows(mean: float, deviation: float, rows: int) -> bool:
-    """Return whether a column holds 0 … n−1 or 1 … n in any order, judged by its two moments."""
-    first = mean - (rows - 1) / 2
-    spread = np.sqrt((rows**2 - 1) / 12)
-    near = min(abs(first), abs(first - 1)) <= 1e-9
-    return rows >= COUNTED and near and bool(abs(deviation - spread) <= 1e-9 * spread)
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
@@ -393,7 +356,7 @@ def _require_resolved_scales(problem: Problem) -> None:
 
 
 def _notes(
-    deviation, names, is_input, keep, fixed, standardize: bool, intercept: bool, classes: bool
+    deviation, names, used, fixed, standardize: bool, intercept: bool, classes: bool
 ) -> list[str]:
     """Return sentences on means, deviations and constant columns."""
     notes = []
@@ -407,10 +370,10 @@ def _notes(
     if np.any(fixed):
         why = "constant" if standardize or intercept else "zero everywhere"
         notes.append(f"Removed because {why}: {listed(names[fixed])}.")
-    constant = (deviation == 0) & is_input & keep
+    constant = (deviation == 0) & used
     if np.any(constant):
         notes.append(f"Constant, so it acts as an intercept: {listed(names[constant])}.")
-    spread = deviation[is_input & keep & (deviation > 0)]
+    spread = deviation[used & (deviation > 0)]
     if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
         notes.append(
             f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "

@@ -1,15 +1,15 @@
 """Reading of a problem from a table by pandas, in at most two passes, with notes on every change.
 
-The first pass surveys the columns (which of them hold numbers, in which style, which categories),
-the second one converts the chosen columns. A table that fits into the memory limit is read once;
-of a larger one only the second moments are kept, and a random sample of its rows.
+A table that fits into the memory limit is read once and kept; of a larger one the first pass keeps
+a random sample of rows, which tells what the columns hold (which of them numbers, in which style,
+which categories), and the second one accumulates the second moments.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,27 +23,19 @@ from deeplin.tables.columns import (
     Column,
     Kind,
     Survey,
+    column_of,
     counted,
     listed,
+    survey,
     usual_values,
 )
-from deeplin.tables.files import CHUNK, Source, Table, in_memory, open_table
-from deeplin.tables.passes import (
-    MEMORY,
-    Conversion,
-    Gathered,
-    filled,
-    read_moments,
-    read_rows,
-    scan,
-)
+from deeplin.tables.files import Source, Table, in_memory, open_table
+from deeplin.tables.passes import MEMORY, Conversion, Gathered, filled, read_moments, scan
 from deeplin.tables.preparation import Reading, prepare
-from deeplin.tables.remarks import outliers, whole_number_notes
+from deeplin.tables.remarks import remarks
 
 __all__ = ["read_data", "read_problem"]
 
-HELD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
-"""Fewest rows from which some are held out if the share is left to us, and that share."""
 TASKS = ("auto", "regression", "classification")
 MISSING_POLICIES = ("refuse", "drop", "median")
 FEWEST_CLASSIFIED = 10
@@ -74,10 +66,9 @@ def read_problem(
     missing: str = "refuse",
     decimal: str | None = None,
     thousands: str | None = None,
-    test_share: float | None = 0.0,
+    test_share: float = 0.0,
     seed: int = 0,
     memory: int = MEMORY,
-    chunk_rows: int | None = None,
 ) -> Reading:
     """Read a problem from a table: a CSV, Parquet, Feather or Excel file, or a DataFrame.
 
@@ -104,11 +95,10 @@ def read_problem(
         decimal: The decimal mark of text, "." or ","; None finds it.
         thousands: The mark between groups of three digits; None finds it.
         test_share: The share of the rows to hold out, at random by `seed` and from each class
-            alike; None: a fifth if there are 1000 rows or more.
+            alike.
         seed: Seed of the rows held out, and of the sample.
         memory: Bytes up to which a table is kept. Of a larger one only Σ̂, Xᵀy/n and ‖y‖²/n are
             kept, which do not depend on the chunks beyond rounding, and 50 000 rows as `sample`.
-        chunk_rows: Rows to read at a time.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -122,7 +112,7 @@ def read_problem(
         raise InputError(f"missing is {missing!r}; pass 'refuse', 'drop' or 'median'.")
     if task not in TASKS:
         raise InputError(f"task is {task!r}; pass one of {', '.join(TASKS)}.")
-    if not 0 <= positive_number("test_share", test_share or 0, zero_allowed=True) < 1:
+    if not 0 <= positive_number("test_share", test_share, zero_allowed=True) < 1:
         raise InputError(f"test_share is {test_share:g}; pass a share from 0 to below 1.")
     seed = seed_number(seed)
     table = open_table(source, decimal, thousands)
@@ -135,62 +125,65 @@ def read_problem(
         task=task,
     )
     memory = whole_number("memory", memory, minimum=0)
-    size = max(1, CHUNK // max(1, len(table.columns)))
-    rows = size if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
     used = [it for it in table.columns if it in wishes.targets or it not in wishes.ignored]
-    found = scan(table, used, coded=wishes.coded, memory=memory, chunk_rows=rows, seed=seed)
-    chosen = _choose(table, found.surveys, wishes)
+    found = scan(table, used, wishes.coded, memory, seed)
+    chosen = _choose(table, found.frame, wishes)
     columns = (*chosen.inputs, *chosen.targets)
     count = len(chosen.targets)
-    whole = [found.surveys[c.name].kind == Kind.WHOLE and not c.is_text for c in columns]
-    convert = Conversion(table.name, columns, count, missing, np.array(whole))
-    if found.frames is None:
-        chunks = table.chunks([column.name for column in columns], wishes.coded, rows)
-    else:
-        chunks = (found.frames.pop(0) for _ in range(len(found.frames)))
+    convert = Conversion(
+        table,
+        columns,
+        count,
+        missing,
+        chosen.whole,
+        {} if found.keys is None else chosen.categories,
+    )
     notes = [*table.notes, *chosen.notes]
-    leave: list[int] = []
     classes: Classes = ()
-    if found.sample is None or 8 * found.rows * len(columns) <= memory:
-        kept = read_rows(convert, chunks)
+    if found.keys is None:
+        kept, usable = convert(found.frame)
+        if not len(kept):
+            raise convert.no_rows()
         classes = _classes(kept, columns[-1], task, notes) if count == 1 else ()
-        if test_share is None:
-            test_share = HELD_OUT_SHARE if len(kept) >= HELD_OUT_ROWS else 0.0
         labels = kept[:, -1] if classes else kept[:, :0]
         test = _held_out(labels, test_share, seed) if test_share else np.zeros(len(labels), bool)
         fill = usual_values(columns, kept[~test]) if missing == "median" else None
         kept = filled(kept, fill)
-        amounts = len(columns) - bool(classes)
-        considered = (j for j in np.flatnonzero(whole).tolist() if j < amounts)
-        leave, said = whole_number_notes(kept, columns, considered, count, chosen.kept)
-        notes += said + outliers(kept, columns[:amounts], complete=convert.left_out == 0)
+        row_numbers = found.frame.index[usable].to_numpy()
         gathered = Gathered(kept[~test], kept[test] if test_share else None, None, fill)
     else:
         _require_moments(columns, task, memory)
-        share = HELD_OUT_SHARE if test_share is None else test_share
-        gathered = read_moments(convert, chunks, found.sample, share, seed)
+        text = {column.name for column in columns if column.is_text}
+        chunks = table.chunks([column.name for column in columns], text)
+        gathered = read_moments(convert, chunks, found, test_share, seed)
         assert gathered.sample is not None
+        kept, row_numbers = gathered.sample, None
         notes.append(
             "Baselines and scores on rows left out use a random sample of "
-            f"{counted(len(gathered.sample), 'row')} (--seed)."
+            f"{counted(len(kept), 'row')} (--seed)."
         )
-    counter = columns[0].name == table.columns[0] and columns[0].name not in chosen.kept
+    amounts = len(columns) - bool(classes)
+    first = columns[0].name == table.columns[0]
+    leave, said = remarks(
+        kept,
+        columns[:amounts],
+        targets=0 if classes else count,
+        kept=chosen.kept,
+        total=found.rows if first else 0,
+        row_numbers=row_numbers,
+    )
     return prepare(
-        gathered.rows,
+        gathered,
         columns,
         count,
         standardize=standardize,
         intercept=intercept,
         scale_targets=scale_targets,
-        may_number=counter and not columns[0].is_text and 0 not in leave,
         leave=leave,
-        held=gathered.held,
-        sample=gathered.sample,
         classes=classes,
         categories=chosen.categories,
-        fill=gathered.fill,
         marks=(table.decimal, table.thousands),
-        first_notes=[*notes, *_missing_notes(convert)],
+        first_notes=[*notes, *said, *convert.notes],
     )
 
 
@@ -206,27 +199,6 @@ def _require_moments(columns: Sequence[Column], task: str, memory: int) -> None:
             f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
             f"its {len(columns)} columns; pass a larger memory (--memory), or fewer columns."
         )
-
-
-def _missing_notes(convert: Conversion) -> list[str]:
-    """Say which values were missing, and what was done about it."""
-    notes = []
-    if convert.left_out:
-        what = "the target" if convert.missing == "median" else "a value"
-        notes.append(f"Rows left out because {what} is missing: {convert.left_out}.")
-    if isinstance(convert.filled, np.ndarray):
-        times = dict(zip(convert.columns, convert.filled, strict=True))
-        numbers = {c.name: n for c, n in times.items() if n and c.category is None}
-        others = {c.name: n for c, n in times.items() if n and c.category is not None}
-        for replaced, what in ((numbers, "the median"), (others, "the most frequent category")):
-            listing = [f"{name!r} ({counted(int(n), 'row')})" for name, n in replaced.items()]
-            more = f" and {len(listing) - 5} more" if len(listing) > 5 else ""
-            if listing:
-                notes.append(
-                    f"Missing values were replaced by {what} of their column: "
-                    f"{', '.join(listing[:5])}{more}."
-                )
-    return notes
 
 
 def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> Reading:
@@ -331,18 +303,24 @@ class Choice:
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
     """Columns that the caller wants to keep in any case."""
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """Which inputs and targets are stored as integers."""
 
 
-def _choose(table: Table, surveys: Mapping[str, Survey], wishes: Wishes) -> Choice:
+def _choose(table: Table, frame: pd.DataFrame, wishes: Wishes) -> Choice:
     """Return inputs and targets: inputs are numeric, named, not ignored and not a target."""
     choice = Choice(kept=wishes.kept)
+    surveys: dict[str, Survey] = {}
+    for name in frame.columns:
+        marks = table.decimal, table.thousands
+        surveys[name] = survey(column_of(frame, name), *marks, coded=name in wishes.coded)
     if len(wishes.targets) > 1 and wishes.task == "classification":
         raise InputError(f"classification has one target; received {listed(wishes.targets)}.")
     if both := [name for name in wishes.targets if name in wishes.ignored]:
         raise InputError(f"the target {both[0]!r} is ignored; pass another, or do not ignore it.")
     task = "regression" if len(wishes.targets) > 1 else wishes.task
     for name in wishes.targets:
-        choice.targets.append(_target(table, name, surveys[name], choice.notes, task))
+        choice.targets.append(_target(name, surveys[name], choice.notes, task))
     others = [name for name in surveys if name not in wishes.targets]
     unnamed = [name for name in others if UNNAMED.fullmatch(name) and name not in wishes.kept]
     if unnamed:
@@ -353,7 +331,7 @@ def _choose(table: Table, surveys: Mapping[str, Survey], wishes: Wishes) -> Choi
     for name in others:
         if name not in unnamed:
             coded = name in wishes.coded
-            kind = _add_input(table, name, surveys[name], wishes.encode, coded, choice)
+            kind = _add_input(name, surveys[name], wishes.encode, coded, choice)
             if kind is not None:
                 left[kind].append(name)
     for kind, (why, advice) in LEFT_OUT.items():
@@ -365,6 +343,8 @@ def _choose(table: Table, surveys: Mapping[str, Survey], wishes: Wishes) -> Choi
     labels = [column.label for column in (*choice.inputs, *choice.targets)]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise InputError(f"the names of columns repeat: {listed(repeated)}; rename them first.")
+    used = (*choice.inputs, *choice.targets)
+    choice.whole = np.array([surveys[it.name].kind == Kind.WHOLE and not it.is_text for it in used])
     return choice
 
 
@@ -389,29 +369,28 @@ def _meant(table: Table, wish: str) -> str:
     raise InputError(f"there is no column {wish!r}; the table has {shown}.")
 
 
-def _numeric(table: Table, name: str, found: Survey, notes: list[str]) -> Column:
-    """Return a column of numbers, of which some may be written as text."""
-    text = found.kind == Kind.TEXT
-    if note := found.note if text else table.doubts.get(name):
-        notes.append(f"In {name!r}, {note}")
-    return Column(name, style=found.style if text else None)
+def _numeric(name: str, found: Survey, notes: list[str]) -> Column:
+    """Return a column of numbers, which may be written as text."""
+    if found.note:
+        notes.append(f"In {name!r}, {found.note}")
+    return Column(name, style=found.style if found.kind == Kind.TEXT else None)
 
 
-def _target(table: Table, name: str, found: Survey, notes: list[str], task: str) -> Column:
+def _target(name: str, found: Survey, notes: list[str], task: str) -> Column:
     """Return the column of a target: numbers, or text whose values are classes."""
     kind = found.kind
     if kind in (Kind.NUMBER, Kind.WHOLE) or (kind == Kind.BOOLEAN and task == "regression"):
-        return _numeric(table, name, found, notes)
+        return _numeric(name, found, notes)
     if kind in (Kind.DATE, Kind.EMPTY, Kind.OTHER):
         what = {Kind.DATE: "is a date", Kind.EMPTY: "is empty, so there is no complete row"}
         why = what.get(kind, "holds neither numbers nor text")
         such = ", such as days since a day" if kind == Kind.DATE else ""
         raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
     if task != "classification" and found.all_numbers:
-        return _numeric(table, name, found, notes)
+        return _numeric(name, found, notes)
     if task != "classification" and found.nearly_numbers:
-        raise InputError(f"the target {name!r} is not a column of numbers: {found}")
-    categories = sorted(found.categories)
+        raise InputError(f"the target {name!r} is not a column of numbers: {found.misfit}")
+    categories = found.categories
     if task == "regression":
         raise InputError(
             f"the target {name!r} does not hold numbers ({listed(categories[:3])}, …), so it is no "
@@ -423,23 +402,21 @@ def _target(table: Table, name: str, found: Survey, notes: list[str], task: str)
             f"the target {name!r} has more than {CATEGORIES} different values "
             f"({listed(categories[:3])}, …), which are not classes; pass another column."
         )
-    return Column(name, labels=tuple(categories))
+    return Column(name, labels=categories)
 
 
-def _add_input(
-    table: Table, name: str, found: Survey, encode: bool, coded: bool, choice: Choice
-) -> Kind | None:
+def _add_input(name: str, found: Survey, encode: bool, coded: bool, choice: Choice) -> Kind | None:
     """Add a column to the inputs, or return its kind if it is left out."""
     kind = found.kind
     if kind in NUMERIC and not coded:
-        choice.inputs.append(_numeric(table, name, found, choice.notes))
+        choice.inputs.append(_numeric(name, found, choice.notes))
         return None
     if kind != Kind.TEXT and not (coded and kind == Kind.DATE):
         return kind
     if found.all_numbers and not coded:
-        choice.inputs.append(_numeric(table, name, found, choice.notes))
+        choice.inputs.append(_numeric(name, found, choice.notes))
     elif found.nearly_numbers and not coded:
-        choice.notes.append(f"{name!r} was left out: {found}")
+        choice.notes.append(f"{name!r} was left out: {found.misfit}")
     elif not (encode or coded):
         return kind
     elif len(found.categories) > CATEGORIES:
@@ -449,7 +426,7 @@ def _add_input(
     elif len(found.categories) < 2:
         choice.notes.append(f"{name!r} was left out: it has one value only.")
     else:
-        first, *others = sorted(found.categories)
+        first, *others = found.categories
         choice.inputs += [Column(name, category) for category in others]
         choice.categories[name] = (first, *others)
         choice.notes.append(
