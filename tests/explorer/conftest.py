@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from deeplin.explorer.build import PAGE, page
+from deeplin.explorer.build import PAGE, inputs, page
 
 NODE = shutil.which("node")
 PATIENCE = 120_000
@@ -132,6 +132,13 @@ def evaluate(browser):
         yield page.evaluate
         page.close()
         server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def state_of():
+    """The settings of a page: the defaults, and what is given."""
+    defaults = {name: given["default"] for name, given in inputs().items()}
+    return lambda **values: defaults | values
 
 
 DATA = """async (state) => {

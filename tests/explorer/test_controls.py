@@ -130,8 +130,7 @@ def test_link_restores_the_view(visit, mark):
         ("constructor=1", "There is no input"),
         ("depth=2&depth=3", "twice"),
         ("scale=0", "every gradient of this network vanishes"),
-        ("saved_a=depth%3D99", "Depth L is 99"),
-        ("saved_a=" + "saved_a%3D" * 800, "characters"),
+        ("depth=" + "9" * 5000, "characters"),
         ("data=file", "No file has been read yet"),
     ],
 )
@@ -158,17 +157,14 @@ def test_divergent_run_is_called_so(visit):
     assert "no minimizer is stable" in visitor.verdict("diverged, the first at step")
 
 
-def test_momentum_decay_and_batches_have_their_lines_and_texts(visit):
+def test_momentum_has_its_line_and_texts(visit):
     visitor = visit("#depth=3&momentum=0.9&learning_rate=0.05")
     assert "(2+2β)/η" in visitor.verdict("(2+2β)/S_min")
     critical = visitor.page.evaluate("deeplin.shown().result.theory")
     assert critical["critical"] == pytest.approx(3.8 / critical["exact"])
-    visitor.drawn(lambda: visitor.type("weight_decay", 0.01))
-    assert "S_λ" in visitor.text("verdict")
-    assert "S_λ" in visitor.text("figure-sharpness")
-    visitor.drawn(lambda: visitor.type("weight_decay", 0))
-    visitor.drawn(lambda: visitor.type("batch_size", 10))
-    assert "of the full batch" in visitor.text("verdict")
+    visitor.drawn(visitor.page.get_by_role("tab", name="Phase diagram").click)
+    assert "critical rate (2+2β)/S_min" in visitor.verdict("runs above it settled")
+    assert "critical rate (2+2β)/S_min" in visitor.text("figure-phase")
 
 
 def test_new_page_does_not_show_the_text_of_the_old(visit):
@@ -218,7 +214,6 @@ def test_cell_of_the_phase_diagram_is_the_run_it_opens(visit):
 def test_wide_page_trains_a_billion_units(visit):
     visitor = visit("#tab=wide&wide_width=1000000000&wide_dimension=100&wide_samples=20")
     assert "1,000,000,000" in visitor.verdict("Interpolates")
-    assert "BO-T3.1" in visitor.text("numbers")
     visitor.type("alpha", 0)
     assert "ends at the minimum-norm interpolant" in visitor.verdict("ends at")
     visitor.type("beta", 0)
@@ -226,7 +221,7 @@ def test_wide_page_trains_a_billion_units(visit):
 
 
 def test_phase_diagram_tells_what_is_not_trained_from_what_swings(visit):
-    visitor = visit("#tab=phase&phase_shows=outcome&steps=300&seeds=1")
+    visitor = visit("#tab=phase&steps=300&seeds=1")
     verdict = visitor.verdict("not trained yet")
     with visitor.page.expect_download() as download:
         visitor.press("Data (CSV)")
@@ -241,22 +236,6 @@ def test_phase_diagram_tells_what_is_not_trained_from_what_swings(visit):
     assert min(swings) > critical / 8
     shares = [int(part) for part in re.findall(r"(\d+) %", verdict)]
     assert sum(shares) == pytest.approx(100, abs=2)  # each is rounded
-
-
-def test_opening_run_is_kept_compared_and_in_the_link(visit):
-    visitor = visit()
-    visitor.verdict("η")
-    visitor.press("Keep as A")
-    visitor.wait("location.hash.includes('saved_a=default')")
-    visitor.drawn(lambda: visitor.type("depth", 4))
-    row = visitor.page.locator("#comparison tr", has_text="Depth L")
-    assert row.locator("td").all_text_contents() == ["4", "10"]
-    link = visitor.page.evaluate("location.hash")
-    other = visit(link).drawn()
-    assert "A" in other.text("figure-gap")
-    other.press("Clear A and B")
-    other.wait("!location.hash.includes('saved_a')")
-    assert not other.page.locator("#comparison").is_visible()
 
 
 def test_copying_the_link_is_said(visit):
@@ -274,7 +253,7 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     light = "&depth=2&steps=50&wide_steps=100&wide_dimension=60&wide_samples=20"
     visitor = visit(f"#tab={page}{light}").drawn()
     content = {}
-    for kind, label in (("csv", "Data (CSV)"), ("png", "Figure (PNG)"), ("svg", "Figure (SVG)")):
+    for kind, label in (("csv", "Data (CSV)"), ("png", "Figure")):
         with visitor.page.expect_download() as download:
             visitor.press(label)
         assert download.value.suggested_filename == f"deeplin-{page}.{kind}"
@@ -284,7 +263,3 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     assert content["png"].startswith(b"\x89PNG")
     width = int.from_bytes(content["png"][16:20], "big")
     assert width >= 1600  # twice the size of the drawing
-    drawing = content["svg"].decode()
-    assert drawing.startswith("<svg")
-    assert ("Width m: 10000" if page == "wide" else "Depth L: 2") in drawing
-    assert visitor.page.locator("#verdict b").text_content()[:20] in drawing

@@ -2,10 +2,9 @@
 
 from itertools import pairwise
 
-import jax
 import numpy as np
 import pytest
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 import deeplin as dl
 
@@ -13,11 +12,6 @@ pytestmark = pytest.mark.browser
 DESCENT = 1e-8
 """Same arithmetic in another order: hundreds of steps keep eight digits."""
 SHARPNESS = 1e-6
-UNIFORM = """async ([seed, stream, count]) => {
-  const { Random } = await import("/random.js");
-  const random = new Random(seed, stream);
-  return Array.from({ length: count }, () => random.uniform());
-}"""
 SHAPES = {
     "one output": (20, [4, 5, 5, 1]),
     "three outputs": (30, [5, 4, 6, 3]),
@@ -88,58 +82,35 @@ def test_read_out_is_part_of_the_network(ask):
     assert found["sharpness"][-1] == pytest.approx(exact, rel=SHARPNESS)
 
 
-def test_flow_is_the_librarys(ask):
-    X, Y, weights = random_case(5, 25, [4, 5, 5, 2])
-    times = [0.0, 0.1, 0.5, 2.0]
-    found = ask("flow", question(X, Y, weights, times=times))
+FLOW = """async ([flat, widths, X, Y, end]) => {
+  const [{ fromData }, { LinearModel }, { flow }] = await Promise.all(
+    ["problem", "network", "flow"].map((name) => import(`/${name}.js`)));
+  const [n, d, q] = [Y.length / widths.at(-1), widths[0], widths.at(-1)];
+  const problem = fromData(Float64Array.from(X), Float64Array.from(Y), n, d, q);
+  const model = new LinearModel(problem, widths);
+  const found = { time: [], risk: [] };
+  const options = { rtol: 1e-11, atol: 1e-13, most: 1e6, settled: 0 };
+  flow(model, Float64Array.from(flat), end, options, (_, time) => {
+    found.time.push(time);
+    found.risk.push(model.risk);
+  });
+  return found;
+}"""
+
+
+def test_flow_is_the_librarys(evaluate):
+    widths = [4, 5, 5, 2]
+    X, Y, weights = random_case(5, 25, widths)
+    flat = np.concatenate([W.ravel() for W in weights])
+    found = evaluate(FLOW, [flat.tolist(), widths, X.ravel().tolist(), Y.ravel().tolist(), 2.0])
+    times = found["time"]
+    assert (times[0], times[-1]) == (0.0, 2.0)
+    at = [0, len(times) // 2, len(times) - 1]
     run = dl.gradient_flow(
-        problem_of(X, Y), dl.Network(weights), until=2.0, at=times, rtol=1e-11, atol=1e-13
-    )
-    np.testing.assert_allclose(found["risk"], run.records["risk"], rtol=DESCENT)
-
-
-def slopes_of(X, Y, layers):
-    """∇R by automatic differentiation of the plain formula."""
-
-    def risk(layers):
-        outputs = X.T
-        for layer in layers:
-            outputs = layer @ outputs
-        return jax.numpy.sum((outputs.T - Y) ** 2) / len(X)
-
-    return [np.asarray(slope) for slope in jax.jit(jax.grad(risk))(layers)]
-
-
-def test_nesterov_and_weight_decay_follow_their_formulas(ask):
-    X, Y, weights = random_case(8, 20, [3, 4, 2])
-    rate, beta, decay, steps = 0.02, 0.7, 0.05, 30
-    options = {"learning_rate": rate, "steps": steps, "momentum": beta, "weight_decay": decay}
-    found = ask("train", question(X, Y, weights, nesterov=True, **options))
-    layers, speeds = list(weights), [np.zeros_like(layer) for layer in weights]
-    for _ in range(steps):
-        for k, slope in enumerate(slopes_of(X, Y, layers)):
-            whole = slope + 2 * decay * layers[k]
-            speeds[k] = beta * speeds[k] - rate * whole
-            layers[k] = layers[k] + beta * speeds[k] - rate * whole
-    assert_same(found["weights"], layers, rtol=DESCENT)
-    shifted = dense_sharpness(problem_of(X, Y), dl.Network(layers)) + 2 * decay
-    assert found["sharpness"][-1] == pytest.approx(shifted, rel=SHARPNESS)
-
-
-def test_batches_are_drawn_without_replacement_and_followed(ask, evaluate):
-    X, Y, weights = random_case(9, 10, [3, 3, 1])
-    options = {"learning_rate": 0.02, "steps": 25, "batch_size": 4, "seed": 3}
-    found = ask("train", question(X, Y, weights, **options))
-    uniform = iter(evaluate(UNIFORM, [3, 5, 100]))
-    rows, layers = np.arange(10), list(weights)
-    for _ in range(25):
-        for i in range(4):  # the first steps of a shuffle
-            j = i + int(next(uniform) * (10 - i))
-            rows[[i, j]] = rows[[j, i]]
-        assert len(set(rows[:4])) == 4
-        slopes = slopes_of(X[rows[:4]], Y[rows[:4]], layers)
-        layers = [layer - 0.02 * slope for layer, slope in zip(layers, slopes, strict=True)]
-    assert_same(found["weights"], layers, rtol=DESCENT)
+        problem_of(X, Y), dl.Network(weights), until=2.0, at=[times[i] for i in at],
+        rtol=1e-11, atol=1e-13,
+    )  # fmt: skip
+    np.testing.assert_allclose([found["risk"][i] for i in at], run.records["risk"], rtol=DESCENT)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
@@ -195,56 +166,58 @@ def test_minimal_sharpness_of_several_outputs_is_x7(ask, samples, inputs, output
     assert found["exact"] == pytest.approx(best.fun, rel=1e-9)
 
 
-@pytest.mark.parametrize(("depth", "decay"), [(2, 0.01), (3, 0.02), (3, 0.5), (2, 5.0)])
-def test_decayed_minimum_is_found_by_minimizing_directly(ask, depth, decay):
-    X, Y, _ = random_case(17, 25, [3, 1])
-    given = {"X": X.tolist(), "y": Y[:, 0].tolist(), "depth": depth, "weight_decay": decay}
-    found = ask("decayed_minimum", given)
-    shapes = [(3, 3)] * (depth - 1) + [(1, 3)]
-    sizes = np.cumsum([0, *(m * n for m, n in shapes)])
-
-    def objective(flat):
-        outputs = X.T
-        for a, b, shape in zip(sizes, sizes[1:], shapes, strict=False):
-            outputs = flat[a:b].reshape(shape) @ outputs
-        return jax.numpy.mean((outputs[0] - Y[:, 0]) ** 2) + decay * jax.numpy.sum(flat**2)
-
-    value, slope = jax.jit(objective), jax.jit(jax.grad(objective))
-    starts = np.random.default_rng(0).normal(size=(8, sizes[-1]))
-    ends = [
-        minimize(value, start, jac=slope, method="BFGS", options={"gtol": 1e-11})
-        for start in [*starts, 1e-9 * starts[0]]
-    ]
-    best = min(ends, key=lambda end: end.fun)
-    assert found["objective"] == pytest.approx(best.fun, rel=1e-9)
-    sharpest = np.linalg.eigvalsh(jax.jit(jax.hessian(objective))(best.x))[-1]
-    # the place of a minimum is good to the root of what its value is good to
-    assert found["sharpness"] == pytest.approx(sharpest, rel=1e-4)
-    assert found["collapsed"] == bool(np.linalg.norm(best.x) < 1e-4)
+WIDE = """async ([state, start]) => {
+  const { interpolation, populationData, trainReduced } = await import("/wide.js");
+  const { riskOf } = await import("/overfitting.js");
+  const data = populationData(state);
+  const problem = interpolation(data);
+  const [weights, outside] = [start.weights, start.outside].map((list) => Float64Array.from(list));
+  const { depth, learning_rate, max_steps } = start;
+  const run = trainReduced(problem, { weights, outside, r: start.r },
+    { depth, learning_rate, max_steps, loss_target: 0, record_every: max_steps });
+  const { risk, bias, noise, xi } = riskOf(problem, data, run);
+  const { X, Y, truth } = data;
+  const lists = { X, Y, truth, theta: run.theta, basis: problem.eigenvectors };
+  for (const name in lists) lists[name] = Array.from(lists[name]);
+  return { ...lists, rank: problem.rank, distance: run.distance, risk, bias, noise, xi };
+}"""
 
 
-def test_wide_reduction_is_the_full_network(ask):
+def test_reduced_training_and_its_risk_are_those_of_the_whole_network(evaluate, state_of):
+    state = state_of(wide_dimension=40, wide_samples=8, wide_outputs=2, spikes=3, epsilon=0.05)
     rng = np.random.default_rng(4)
-    X, Y = rng.normal(size=(6, 15)), rng.normal(size=(6, 2))
-    first, last = 0.1 * rng.normal(size=(40, 15)), rng.normal(size=(2, 40))
-    found = ask("wide", {
-        "X": X.tolist(), "y": Y.tolist(), "first": first.tolist(), "last": last.tolist(),
-        "depth": 4, "learning_rate": 0.002, "max_steps": 60, "loss_target": 0,
-    })  # fmt: skip
+    r, depth, rate, steps = 10, 4, 0.002, 60
+    inside, last = 0.3 * rng.normal(size=(r, 8)), rng.normal(size=(2, r))
+    middle = [np.eye(r)] * (depth - 2)
+    outside = 0.1 * rng.normal(size=(r, 40))
+    start = {"r": r, "depth": depth, "learning_rate": rate, "max_steps": steps}
+
+    def ask(outside):
+        weights = np.concatenate([layer.ravel() for layer in (inside, *middle, last)])
+        return evaluate(WIDE, [state, start | {"weights": weights.tolist(), "outside": outside}])
+
+    basis = np.reshape(ask(outside.ravel().tolist())["basis"], (8, 40))
+    outside -= outside @ basis.T @ basis
+    found = ask(outside.ravel().tolist())
+    X, Y = np.reshape(found["X"], (8, 40)), np.reshape(found["Y"], (8, 2))
     problem = dl.Problem.from_data(X, Y)
-    network = dl.Network([first, np.eye(40), np.eye(40), last])
-    run = dl.gradient_descent(problem, network, 0.002 / 2, 60)  # on the sum over outputs
-    theta = np.linalg.multi_dot([np.asarray(W) for W in run.network.weights[::-1]]).T
-    np.testing.assert_allclose(found["theta"], theta, rtol=DESCENT, atol=1e-10)
-    assert found["width"] == 8
-    distance = np.sum((theta.T - problem.optimum) ** 2)
+    network = dl.Network([inside @ basis + outside, *middle, last])
+    run = dl.gradient_descent(problem, network, rate / 2, steps)  # on the sum over outputs
+    theta = np.asarray(run.network.product)
+    np.testing.assert_allclose(np.reshape(found["theta"], (2, 40)), theta, rtol=DESCENT, atol=1e-10)
+    distance = np.sum((theta - problem.optimum) ** 2)
     assert found["distance"] == pytest.approx(distance, rel=DESCENT)
+    spectrum = np.where(np.arange(40) < 3, 1.0, 0.05)
+    population = dl.Population(np.reshape(found["truth"], (2, 40)), spectrum, noise=1.0)
+    theirs = dl.theory.risk_split(problem, population, theta)
+    for ours, name in (("risk", "total"), *((n, n) for n in ("bias", "noise", "xi"))):
+        assert found[ours] == pytest.approx(float(getattr(theirs, name)), rel=1e-7)
 
 
 def test_modules_alone_give_the_same_numbers(ask, ask_node):
     X, Y, weights = random_case(19, 10, [3, 4, 2])
-    given = question(X, Y, weights, learning_rate=0.02, steps=20, momentum=0.3, times=[0, 1])
-    for name in ("train", "flow", "minimal_sharpness"):
+    given = question(X, Y, weights, learning_rate=0.02, steps=20, momentum=0.3)
+    for name in ("train", "minimal_sharpness"):
         here, there = (engine(name, given | {"depth": 3}) for engine in (ask, ask_node))
         for key in {"risk", "sharpness", "exact"} & set(here):
             # logarithms may differ in their last digit from one engine to the next
@@ -269,31 +242,3 @@ def test_wrong_arrays_get_a_sentence(calculator, change, words):
         given,
     )
     assert words in message
-
-
-def test_risk_of_a_wide_network_is_taken_apart_as_in_the_library(ask):
-    spectrum = [1.0] * 3 + [0.05] * 37
-    data = dl.problems.synthetic.from_spectrum(6, spectrum, samples=8, outputs=2, noise=0.5)
-    population = dl.Population(data.truth, data.spectrum, noise=0.5)
-    rng = np.random.default_rng(4)
-    first, last = 0.1 * rng.normal(size=(30, 40)), rng.normal(size=(2, 30))
-    problem = data.problem
-    found = ask("wide", {
-        "X": problem.inputs.tolist(), "y": problem.target_columns.tolist(), "first": first.tolist(),
-        "last": last.tolist(), "depth": 3, "learning_rate": 0.002, "max_steps": 20_000,
-        "loss_target": 1e-12,
-        "population": {"spectrum": spectrum, "optimum": data.truth.T.tolist(), "noise": 0.5},
-    })  # fmt: skip
-    assert found["status"] == "converged"
-    theirs = dl.theory.risk_split(problem, population, np.array(found["theta"]).T)
-    for ours, name in (("risk", "total"), *((n, n) for n in ("bias", "variance", "noise", "xi"))):
-        assert found[ours] == pytest.approx(float(getattr(theirs, name)), rel=1e-8)
-    assert found["bound"] == pytest.approx(float(theirs.bound), rel=1e-8)
-    assert found["index"] == dl.theory.bounds.effective_index(spectrum, 8)
-    theta = np.array(found["theta"])
-    basis = np.linalg.qr(problem.inputs.T)[0]
-    perpendicular = np.linalg.norm(theta - basis @ (basis.T @ theta))
-    bound = dl.theory.bounds.interpolation_bound(population, 8, perpendicular)
-    for name in ("bias", "variance", "xi"):
-        exact = float(getattr(bound, name))
-        assert found["interpolation_bound"][name] == pytest.approx(exact, rel=1e-8)

@@ -35,17 +35,12 @@ export class ActivationModel {
     for (const name of ["H", "D", "slopes", "bends", "RZ", "RH", "RD", "back"]) this[name] = rows();
   }
 
-  /** Forward and backward through the rows (all of them, or those of a batch). */
-  load(weights, rows = null) {
+  /** Forward and backward through the rows. */
+  load(weights) {
     const { problem, widths, depth, offsets, H, D, slopes, bends, back } = this;
-    const { X, Y, d, q } = problem;
-    const n = rows ? rows.length : problem.n;
+    const { X, Y, n, q } = problem;
     this.weights = weights;
-    this.used = n;
-    for (let i = 0; i < n; i++) {
-      const from = (rows ? rows[i] : i) * d;
-      for (let a = 0; a < d; a++) H[0][i * d + a] = X[from + a];
-    }
+    H[0].set(X);
     const triple = [0, 0, 0];
     for (let k = 1; k <= depth; k++) {
       const Z = H[k];
@@ -59,7 +54,7 @@ export class ActivationModel {
     let sum = 0;
     for (let i = 0; i < n; i++) {
       for (let r = 0; r < q; r++) {
-        const miss = H[depth][i * q + r] - Y[(rows ? rows[i] : i) * q + r];
+        const miss = H[depth][i * q + r] - Y[i * q + r];
         sum += miss * miss;
         D[depth][i * q + r] = (2 * miss) / n;
       }
@@ -72,16 +67,16 @@ export class ActivationModel {
   }
 
   gradient(out) {
-    const { widths, depth, offsets, H, D } = this;
+    const { problem, widths, depth, offsets, H, D } = this;
     for (let k = 1; k <= depth; k++) {
-      outer(out, offsets[k - 1], D[k], H[k - 1], this.used, widths[k], widths[k - 1]);
+      outer(out, offsets[k - 1], D[k], H[k - 1], problem.n, widths[k], widths[k - 1]);
     }
   }
 
   /** out = ∇²R · E at the loaded weights (forward derivative of the backward pass). */
   hessian(E, out) {
-    const { widths, depth, offsets, weights, H, D, slopes, bends, RZ, RH, RD, back } = this;
-    const n = this.used;
+    const { problem, widths, depth, offsets, weights, H, D, slopes, bends, RZ, RH, RD, back } = this;
+    const { n } = problem;
     for (let k = 1; k <= depth; k++) {
       const [m, l, at] = [widths[k], widths[k - 1], offsets[k - 1]];
       productTransposed(RZ[k], H[k - 1], E, at, n, m, l);

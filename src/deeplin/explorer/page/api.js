@@ -1,18 +1,12 @@
 // window.deeplin: the numerics of the page for programs, in the library's terms.
 import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
-import { expectedRisk, fittedRisks } from "./double_descent.js";
-import { flow as follow } from "./flow.js";
-import { transpose } from "./linear_algebra.js";
 import { LogisticModel, labelsOf, logisticProblem } from "./logistic.js";
 import { LinearModel } from "./network.js";
-import { balancedOrbit, doublingRate, modeThreshold, networkIterates, modeIterates, periodOf } from "./orbits.js";
-import { riskOf } from "./overfitting.js";
 import { fromData } from "./problem.js";
-import { Batches, Random } from "./random.js";
+import { Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
-import { decayedMinimum, minimalSharpness, stabilityThreshold } from "./theory.js";
-import { interpolation, reduceStart, trainReduced } from "./wide.js";
+import { minimalSharpness, stabilityThreshold } from "./theory.js";
 
 const EXACT = { tolerance: 1e-9, most: 2000 };
 
@@ -66,22 +60,6 @@ function modelOf(problem, { weights, readout = null, activation = "linear" }) {
   return { model: new Kind(problem, widths, head), weights: flat };
 }
 
-/** Arrays of risk, gap, distance (squared) and sharpness that `note()` fills from a loaded model. */
-function recorder(model, decay) {
-  const tracker = new SharpnessTracker(model, new Random(0, 31));
-  const records = { risk: [], gap: [], distance: [], sharpness: [] };
-  const note = () => {
-    records.risk.push(model.risk);
-    if (model.linear) {
-      records.gap.push(model.gap);
-      records.distance.push(model.distance);
-    }
-    tracker.forget(); // every record on its own: nothing rises unseen
-    records.sharpness.push(tracker.measure(EXACT) + 2 * decay);
-  };
-  return { records, note };
-}
-
 function nested(model, flat) {
   return model.offsets.slice(0, -1).map((at, k) => Array.from({ length: model.widths[k + 1] }, (_, i) =>
     Array.from(flat.subarray(at + i * model.widths[k], at + (i + 1) * model.widths[k]))));
@@ -89,120 +67,36 @@ function nested(model, flat) {
 
 /**
  * Gradient descent as in `deeplin.gradient_descent`: records at steps 0, k, 2k, … and the last.
- * Options: momentum, nesterov, weight_decay, batch_size with seed, readout, activation, loss.
+ * Options: momentum, readout, activation, loss.
  * Returns {step, risk, gap, distance (squared), sharpness, status, steps, weights}.
  */
 export function train(input) {
   const problem = problemOf(input);
   const { model, weights } = modelOf(problem, input);
-  const { learning_rate, steps, record_every = 1, momentum = 0, nesterov = false, weight_decay = 0 } = input;
-  const { batch_size = null, seed = 0 } = input;
-  const full = !batch_size || batch_size >= problem.n;
-  const batches = full ? null : new Batches(problem.n, batch_size, new Random(seed, 5));
-  const { records, note } = recorder(model, weight_decay);
-  const step = [];
-  const options = { learning_rate, steps, record_every, momentum, nesterov, weight_decay, batches };
-  const outcome = descend(model, weights, options, (at) => {
-    step.push(at);
-    note();
+  const { learning_rate, steps, record_every = 1, momentum = 0 } = input;
+  const tracker = new SharpnessTracker(model, new Random(0, 31));
+  const records = { step: [], risk: [], gap: [], distance: [], sharpness: [] };
+  const outcome = descend(model, weights, { learning_rate, steps, record_every, momentum }, (at) => {
+    records.step.push(at);
+    records.risk.push(model.risk);
+    if (model.linear) {
+      records.gap.push(model.gap);
+      records.distance.push(model.distance);
+    }
+    tracker.forget(); // every record on its own: nothing rises unseen
+    records.sharpness.push(tracker.measure(EXACT));
   });
-  return { step, ...records, ...outcome, weights: nested(model, weights) };
-}
-
-/** Gradient flow observed at `times` (from 0, increasing); records as in `train`. */
-export function flow(input) {
-  const problem = problemOf(input);
-  const { model, weights } = modelOf(problem, input);
-  const { times, rtol = 1e-10, atol = 1e-12, weight_decay = 0 } = input;
-  const { records, note } = recorder(model, weight_decay);
-  const options = { rtol, atol, weight_decay, most: 1e6 };
-  const outcome = follow(model, weights, times, options, () => note());
-  return { time: times, ...records, status: outcome.status };
-}
-
-/** The sharpness of one network. */
-export function sharpness(input) {
-  const problem = problemOf(input);
-  const { model, weights } = modelOf(problem, input);
-  const { records, note } = recorder(model, input.weight_decay ?? 0);
-  model.load(weights);
-  note();
-  return records.sharpness[0];
+  return { ...records, ...outcome, weights: nested(model, weights) };
 }
 
 /** {lower, exact, upper, balanced, critical_learning_rate}; as a number it is `exact` (X-2, X-7, X-14). */
 export function minimal_sharpness(input) {
-  const { depth, readout_norm = 1, momentum = 0, nesterov = false } = input;
+  const { depth, readout_norm = 1, momentum = 0 } = input;
   const problem = problemOf(input);
   if (problem.separable) throw new TypeError("a linear map separates the two classes: the logistic loss has no minimum (X-16).");
   const found = minimalSharpness(problem, depth, readout_norm);
-  const critical = stabilityThreshold({ learning_rate: 1, momentum, nesterov }) / found.exact;
+  const critical = stabilityThreshold({ learning_rate: 1, momentum }) / found.exact;
   const answer = { ...found, critical_learning_rate: critical };
   Object.defineProperty(answer, "valueOf", { value: () => found.exact });
   return answer;
-}
-
-/** The minimum with weight decay: {objective, sharpness, collapsed} (X-9, one output). */
-export function decayed_minimum(input) {
-  const { objective, sharpness, collapsed } = decayedMinimum(problemOf(input), input.depth, input.weight_decay);
-  return { objective, sharpness, collapsed };
-}
-
-/**
- * A wide network with identity middle layers, trained through its reduction (X-4). With a
- * `population` {spectrum, optimum (d×q), noise}, also its excess risk and the parts of it (BO-L4.2).
- */
-export function wide(input) {
-  const { depth, learning_rate, max_steps, loss_target = 1e-7 } = input;
-  const [X, Y] = [matrix("X", input.X), matrix("y", input.y)];
-  const problem = interpolation({ X: X.flat, Y: Y.flat, n: X.rows, d: X.columns, q: Y.columns });
-  const [first, last] = [matrix("first", input.first), matrix("last", input.last)];
-  const start = reduceStart(problem, first.flat, last.flat, first.rows, depth);
-  const run = trainReduced(problem, start, {
-    learning_rate, max_steps, depth, loss_target, record_every: max_steps,
-  });
-  const theta = Array.from({ length: X.columns }, (_, a) =>
-    Array.from({ length: Y.columns }, (_, r) => run.theta[r * X.columns + a]));
-  const { distance, loss, steps, status, r } = run;
-  const answer = { theta, distance, loss, steps, status, width: r };
-  if (!input.population) return answer;
-  const { spectrum, optimum, noise } = input.population;
-  const truth = matrix("optimum", optimum);
-  const data = {
-    spectrum: Float64Array.from(spectrum), truth: transpose(truth.flat, truth.rows, truth.columns),
-    n: X.rows, d: X.columns, q: Y.columns,
-  };
-  const { risk, bias, variance, noise: fitted, xi, cross, zeroRisk, interpolantRisk, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
-  return { ...answer, risk, bias, variance, noise: fitted, xi, cross, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, bound: riskBound, index, interpolation_bound: bound };
-}
-
-/**
- * Descent on ½‖W_L…W_1 − diag(targets)‖² near its balanced minimum (X-12): {critical, doubling, orbit of the
- * largest mode or null, period (null: none up to 16), mode, network} (iterates after settling; null: diverged).
- */
-export function orbits({ targets, depth, learning_rate }) {
-  const sorted = [...targets].sort((a, b) => b - a);
-  const mode = modeIterates(sorted[0], depth, learning_rate);
-  return {
-    critical: modeThreshold(sorted[0], depth), doubling: doublingRate(sorted[0], depth),
-    orbit: balancedOrbit(sorted[0], depth, learning_rate), period: mode && periodOf(mode),
-    mode, network: networkIterates(sorted, depth, learning_rate),
-  };
-}
-
-/**
- * Excess risk of the minimum-norm least-squares solution on the first d′ inputs, for each of `dimensions`
- * (increasing): {dimension, excess_risk (of these samples), bias, variance (expected)}; `population` as in `wide`.
- */
-export function double_descent(input) {
-  const [X, Y, truth] = [matrix("X", input.X), matrix("y", input.y), matrix("optimum", input.population.optimum)];
-  const [n, d, q] = [X.rows, X.columns, Y.columns];
-  const spectrum = Float64Array.from(input.population.spectrum);
-  const data = { X: X.flat, Y: Y.flat, truth: transpose(truth.flat, d, q), spectrum, n, d, q };
-  const powers = Array.from({ length: d }, (_, j) => truth.flat.subarray(j * q, j * q + q).reduce((sum, value) => sum + value ** 2, 0));
-  const expected = input.dimensions.map((m) => expectedRisk(spectrum, powers, input.population.noise, q, n, m));
-  return {
-    dimension: input.dimensions, excess_risk: fittedRisks(data, input.dimensions),
-    bias: expected.map((each) => each.bias), variance: expected.map((each) => each.variance),
-  };
 }

@@ -2,15 +2,15 @@
 //
 // One meaning each, as in the figures of the library: blue is a trained network, green what theory knows
 // without training, purple the limit of stability 2/η, red what diverged, gray a reference (gradient flow,
-// predicting zero), orange what the start leaves behind, brown and teal the kept runs A and B. In heat
+// predicting zero), orange what the start leaves behind. In heat
 // maps yellow is settled and dark far from it; what is not trained yet is gray.
 
 const LIGHT = {
-  blue: "#0072b2", orange: "#d98200", green: "#00805c", red: "#d55e00", purple: "#a8458a", gray: "#7d858e", brown: "#7a5c2e", teal: "#2a7f8e", unfinished: "#cfd5db", part: "#8fa3b8",
+  blue: "#0072b2", orange: "#d98200", green: "#00805c", red: "#d55e00", purple: "#a8458a", gray: "#7d858e", unfinished: "#cfd5db", part: "#8fa3b8",
   paper: "#ffffff", text: "#1d2126", soft: "#5c6570", line: "#e1e4e8", frame: "#b9c0c8",
 };
 const DARK = {
-  blue: "#56b4e9", orange: "#f0b23a", green: "#2fc79a", red: "#ff8a50", purple: "#e59cc8", gray: "#a3abb5", brown: "#d3b07a", teal: "#6fc6d3", unfinished: "#59626c", part: "#7f93a8",
+  blue: "#56b4e9", orange: "#f0b23a", green: "#2fc79a", red: "#ff8a50", purple: "#e59cc8", gray: "#a3abb5", unfinished: "#59626c", part: "#7f93a8",
   paper: "#16191d", text: "#e8eaed", soft: "#a3abb5", line: "#2c323a", frame: "#4b545e",
 };
 const HEAT = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];

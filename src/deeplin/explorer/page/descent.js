@@ -1,18 +1,17 @@
-// Gradient descent: heavy ball or Nesterov momentum, weight decay, mini-batches.
+// Gradient descent, with heavy-ball momentum.
 
 const BLOW_UP = 1e10;
 export const CONVERGED = 1e-8; // R − R_min over its value at the start, as in the library
 
 /**
- * V ← βV − η(∇R(W) + 2λW), W ← W + V (Nesterov: W ← W + βV − η∇). `weights` are changed in place;
+ * V ← βV − η∇R(W), W ← W + V. `weights` are changed in place;
  * `observe(step, weights)` is called at steps 0, k, 2k, … and the last one (or at those of
  * `record_at`, increasing from 0), with the model loaded.
  * A run ends early where `stop()` holds. Returns {status, steps}: diverged where the risk is not finite or 1e10 times that of the start.
  */
 export function descend(model, weights, options, observe) {
   const {
-    learning_rate, steps, record_every = steps, momentum = 0, nesterov = false, weight_decay = 0,
-    batches = null, stop = null, record_at = null,
+    learning_rate, steps, record_every = steps, momentum = 0, stop = null, record_at = null,
   } = options;
   const slope = new Float64Array(model.size);
   const velocity = momentum ? new Float64Array(model.size) : null;
@@ -23,29 +22,27 @@ export function descend(model, weights, options, observe) {
   for (let step = 0; ; step++) {
     const recorded = step === steps || (record_at ? step === record_at[next] : step % record_every === 0);
     if (recorded) next++;
-    if (step > 0 && (recorded || !batches)) model.load(weights);
+    if (step > 0) model.load(weights);
     const alive = model.risk <= ceiling;
     if (!alive) return { status: "diverged", steps: step };
     if (recorded) observe(step, weights);
     if (step === steps) break;
     if (stop?.()) return { status: "converged", steps: step };
-    if (batches) model.load(weights, batches.next());
     model.gradient(slope);
-    move(weights, slope, velocity, learning_rate, momentum, nesterov, weight_decay);
+    move(weights, slope, velocity, learning_rate, momentum);
   }
   const done = model.linear && model.gap <= CONVERGED * start;
   return { status: done ? "converged" : "stopped", steps };
 }
 
-function move(weights, slope, velocity, rate, momentum, nesterov, decay) {
+function move(weights, slope, velocity, rate, momentum) {
   const size = weights.length;
-  if (decay) for (let i = 0; i < size; i++) slope[i] += 2 * decay * weights[i];
   if (!velocity) {
     for (let i = 0; i < size; i++) weights[i] -= rate * slope[i];
     return;
   }
   for (let i = 0; i < size; i++) {
     velocity[i] = momentum * velocity[i] - rate * slope[i];
-    weights[i] += nesterov ? momentum * velocity[i] - rate * slope[i] : velocity[i];
+    weights[i] += velocity[i];
   }
 }

@@ -2,7 +2,6 @@
 import { palette } from "./colors.js";
 import { make, save } from "./dom.js";
 import { INPUTS } from "./state.js";
-import { SvgPen } from "./svg_pen.js";
 
 const CELL = { width: 400, height: 280, title: 22, key: 34 };
 const STRIP = 200; // height of a figure that takes the whole width
@@ -113,13 +112,6 @@ export function savePng(figures, state, verdict) {
   pen.scale(RESOLUTION, RESOLUTION);
   compose(pen, figures, plan);
   canvas.toBlob((blob) => save(`deeplin-${state.tab}.png`, blob, "image/png"), "image/png");
-}
-
-export function saveSvg(figures, state, verdict) {
-  const plan = layout(new SvgPen(0, 0), figures, state, verdict);
-  const pen = new SvgPen(plan.width, plan.height);
-  compose(pen, figures, plan);
-  save(`deeplin-${state.tab}.svg`, pen.toString(), "image/svg+xml");
 }
 
 export function saveCsv(rows, state) {

@@ -2,10 +2,10 @@
 import { descend } from "./descent.js";
 import { flow } from "./flow.js";
 import { LayerTracker } from "./layers.js";
-import { Batches, Random } from "./random.js";
+import { Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
 import { isLinear, modelOf, readoutOf, weightsOf, widthsOf } from "./start.js";
-import { decayedMinimum, minimalSharpness, stabilityThreshold } from "./theory.js";
+import { minimalSharpness, stabilityThreshold } from "./theory.js";
 import { dot, norm } from "./linear_algebra.js";
 
 const MOST_RECORDS = 160;
@@ -46,19 +46,7 @@ export function theoryOf(state, problem) {
   const readout = readoutOf(state, problem);
   if ((readout && problem.q > 1) || problem.separable) return null;
   const theory = minimalSharpness(problem, state.depth, readout ? norm(readout) : 1);
-  theory.settles = theory.exact; // the sharpness that decides the critical rate
-  theory.decayed = null;
-  if (state.weight_decay > 0) {
-    theory.settles = null;
-    if (problem.q === 1 && !readout && problem.loss !== "logistic") {
-      theory.decayed = decayedMinimum(problem, state.depth, state.weight_decay);
-      theory.settles = theory.decayed.sharpness;
-    }
-  }
-  theory.critical = theory.settles
-    ? stabilityThreshold({ ...state, learning_rate: 1 }) / theory.settles
-    : null;
-  return theory;
+  return { ...theory, critical: stabilityThreshold({ ...state, learning_rate: 1 }) / theory.exact };
 }
 
 export function tooMuchWork(state, problem, runs) {
@@ -84,7 +72,7 @@ export function train(state, problem) {
     result.runs.push(trainOne(state, problem, model, index, result));
   }
   if (model.linear) result.conserved = conservation(model, result.layers.weights);
-  if (state.flow && !state.nesterov) result.flow = flowOf(state, problem, model);
+  if (state.flow) result.flow = flowOf(state, problem, model);
   return result;
 }
 
@@ -124,9 +112,7 @@ function trainOne(state, problem, model, index, result) {
   const layers = first && new LayerTracker(model);
   const run = { risk: [], gap: [], distance: [], sharpness: [] };
   if (first) first.layers = { singular: [], norms: [], alignment: [], weights: [] };
-  const full = !state.batch_size || state.batch_size >= problem.n;
-  const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(index, 5));
-  const options = { ...state, record_at: result.steps, batches };
+  const options = { ...state, record_at: result.steps };
   const outcome = descend(model, weights, options, (step) => {
     run.risk.push(model.risk);
     if (model.linear) {
@@ -134,7 +120,7 @@ function trainOne(state, problem, model, index, result) {
       run.distance.push(model.distance);
     }
     const precision = step === 0 ? { tolerance: 1e-5, most: 200 } : { tolerance: 5e-4, most: 30 };
-    run.sharpness.push(tracker.measure(precision) + 2 * state.weight_decay);
+    run.sharpness.push(tracker.measure(precision));
     if (first) {
       const measured = layers.measure(weights);
       for (const name of ["singular", "norms", "alignment"]) first.layers[name].push(measured[name]);
@@ -153,7 +139,7 @@ let lastFlow = { key: null, problem: null, end: 0, path: null };
 export function flowOf(state, problem, model = modelOf(state, problem)) {
   const rate = state.learning_rate / (1 - state.momentum); // a heavy ball moves that much faster
   const end = rate * state.steps;
-  const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.weight_decay, state.loss]);
+  const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.loss]);
   const known = lastFlow.key === key && lastFlow.problem === problem;
   if (!known || lastFlow.end < end) {
     const reach = known ? 1.5 * end : end;
@@ -181,12 +167,12 @@ function until(path, end, rate) {
 function flowPath(state, problem, model, end) {
   const path = { time: [], gap: [], distance: [], sharpness: [], risk: [] };
   const tracker = new SharpnessTracker(model, new Random(0, 12));
-  const options = { rtol: 1e-7, atol: 1e-10, most: 4000, weight_decay: state.weight_decay, settled: FLOW_FLOOR, each: true };
-  const outcome = flow(model, weightsOf(state, problem), [end], options, (i, _, time) => {
-    const precision = i === 0 ? { tolerance: 1e-4, most: 100 } : { tolerance: 1e-3, most: 20 };
+  const options = { rtol: 1e-7, atol: 1e-10, most: 4000, settled: FLOW_FLOOR };
+  const outcome = flow(model, weightsOf(state, problem), end, options, (_, time) => {
+    const precision = time === 0 ? { tolerance: 1e-4, most: 100 } : { tolerance: 1e-3, most: 20 };
     path.time.push(time);
     path.risk.push(model.risk);
-    path.sharpness.push(tracker.measure(precision) + 2 * state.weight_decay);
+    path.sharpness.push(tracker.measure(precision));
     if (!model.linear) return;
     path.gap.push(model.gap);
     path.distance.push(model.distance);

@@ -8,7 +8,10 @@ const ROSE = 1.1; // factor above the start that counts as a jump of the risk
 const ROUNDING = 1e-9; // of its value: a smaller change of the risk is rounding
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return (sorted[Math.floor((sorted.length - 1) / 2)] + sorted[Math.floor(sorted.length / 2)]) / 2;
+}
 
 /** Whether the risk rose from one value to the next by more than rounding. */
 export const rises = (before, now) => now > before * (1 + ROUNDING);
@@ -103,7 +106,7 @@ const count = (facts, name) => `${facts.filter((fact) => fact[name]).length} of 
 const spread = (facts) => Math.max(...facts.map((f) => f.final)) / Math.min(...facts.map((f) => f.final));
 
 const NEAR_INTERPOLANT = 1e-4; // of ‖Θ_min‖²
-/** ‖Θ_⊥‖²/‖Θ_min‖²: what training never moves, and so how far from Θ_min an interpolating network stays. */
+/** ‖Θ_⊥‖²/‖Θ_min‖²: how far from Θ_min an interpolating network is. */
 export const outsideShare = (result) => (result.perpendicularNorm / result.interpolantNorm) ** 2;
 export const atInterpolant = (result) => outsideShare(result) < NEAR_INTERPOLANT;
 

@@ -1,4 +1,4 @@
-// Gradient flow Ẇ = −∇R(W) − 2λW by the Runge-Kutta pair of Dormand and Prince, orders 5 and 4.
+// Gradient flow Ẇ = −∇R(W) by the Runge-Kutta pair of Dormand and Prince, orders 5 and 4.
 
 const A = [
   [],
@@ -12,14 +12,11 @@ const A = [
 // Difference of the two orders: the weights of the error.
 const [E0, E2, E3, E4, E5, E6] = [71 / 57600, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40];
 /**
- * Follow the flow through `times` (increasing, from 0) and call `observe(index, weights, time)` at
- * each, with the model loaded; with `each`, at every step that the solver takes up to the last of
- * them. It ends early where the gap is below `settled` times its initial value: `observe` then sees
- * the rest of the times at once. Returns {status, time, evaluations}; "stopped" when the steps ran
- * out.
+ * Follow the flow to time `end` and call `observe(weights, time)` at the start and at every step that
+ * the solver takes, with the model loaded. It ends early where the gap is below `settled` times its
+ * initial value. Returns {status, time}; "stopped" when the steps ran out.
  */
-export function flow(model, start, times, options, observe) {
-  const { rtol = 1e-7, atol = 1e-10, most = 20_000, weight_decay = 0, settled = 1e-26, each = false } = options;
+export function flow(model, start, end, { rtol, atol, most, settled }, observe) {
   const size = model.size;
   const y = Float64Array.from(start);
   const next = new Float64Array(size);
@@ -27,42 +24,28 @@ export function flow(model, start, times, options, observe) {
   const slope = (at, out) => {
     model.load(at);
     model.gradient(out);
-    for (let i = 0; i < size; i++) out[i] = -out[i] - 2 * weight_decay * at[i];
+    for (let i = 0; i < size; i++) out[i] = -out[i];
   };
   slope(y, K[0]);
-  const floor = model.linear && !weight_decay ? settled * model.gap : -1;
-  const end = times[times.length - 1];
+  const floor = model.linear ? settled * model.gap : -1;
   let h = firstStep(y, K[0]);
-  let [t, evaluations, record] = [0, 1, 0];
-  if (each) observe(record++, y, 0);
-  for (let step = 0; step < most; step++) {
-    while (!each && record < times.length && t >= times[record]) {
-      model.load(y);
-      observe(record, y, times[record]);
-      record++;
-    }
-    if (t >= end) return { status: "done", time: t, evaluations };
-    const left = (each ? end : times[record]) - t;
-    const last = h >= left * (1 - 1e-12);
-    const length = last ? left : h;
+  let t = 0;
+  observe(y, t);
+  for (let step = 0; step < most && t < end; step++) {
+    const last = h >= (end - t) * (1 - 1e-12);
+    const length = last ? end - t : h;
     const error = attempt(y, next, K, length, slope, { rtol, atol });
-    evaluations += 6;
     if (error <= 1) {
-      t = last ? (each ? end : times[record]) : t + length;
+      t = last ? end : t + length;
       y.set(next);
       [K[0], K[6]] = [K[6], K[0]];
-      if (each) observe(record++, y, t);
-      if (model.gap < floor) {
-        for (; !each && record < times.length; record++) observe(record, y, times[record]);
-        return { status: "done", time: t, evaluations };
-      }
+      observe(y, t);
+      if (model.gap < floor) return { status: "done", time: t };
     }
-    const factor = 0.9 * Math.max(error, 1e-10) ** -0.2;
-    const grown = length * Math.min(5, Math.max(0.2, factor));
-    h = error <= 1 && last ? Math.max(h, grown) : grown;
+    h = length * Math.min(5, Math.max(0.2, 0.9 * Math.max(error, 1e-10) ** -0.2));
     if (!(h > 1e-14 * Math.max(t, 1e-300))) break;
   }
-  return { status: "stopped", time: t, evaluations };
+  return { status: t < end ? "stopped" : "done", time: t };
 }
 
 function firstStep(y, slope) {

@@ -39,7 +39,7 @@ export class HeatMap extends Drawing {
     const y = scale([up[0], up.at(-1)], [height - MARGIN.bottom, MARGIN.top], true);
     this.geometry = { across, up, x, y };
     const finite = values.flat().filter(Number.isFinite);
-    const [low, high] = this.picture.ends ?? [Math.min(...finite, Infinity), Math.max(...finite, -Infinity)];
+    const [low, high] = [Math.min(...finite, Infinity), Math.max(...finite, -Infinity)];
     const share = (value) => (high > low ? (value - low) / (high - low) : 0.5);
     values.forEach((column, i) => column.forEach((value, j) => {
       const [left, top] = [x.at(across[i]), y.at(up[j + 1])];

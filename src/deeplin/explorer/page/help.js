@@ -8,21 +8,21 @@ export const HELP = {
   distance:
     "Squared distance from the map the network computes to the least-squares solution of minimal norm. It tells whether the right function was found, whatever the weights look like.",
   singular:
-    "The largest singular value of each layer of the first run, from the first layer (violet) to the last (yellow). From a small start they become equal: gradient flow keeps W_{k+1}ᵀW_{k+1} − W_kW_kᵀ constant.",
+    "The largest singular value of each layer of the first run, from the first layer (violet) to the last (yellow). From a small start they become equal: gradient flow keeps Wₖ₊₁ᵀWₖ₊₁ − WₖWₖᵀ constant.",
   norms:
     "The Frobenius norm of each layer of the first run. Where it is close to the largest singular value in the plot beside it, the layer has rank one.",
   alignment:
-    "How well the main output direction of a layer fits the main input direction of the next, ⟨v_{k+1}, u_k⟩²: 1 is perfect. Small starts end aligned, so that the whole network acts along one path.",
+    "How well the main output direction of a layer fits the main input direction of the next, ⟨vₖ₊₁, uₖ⟩²: 1 is perfect. Small starts end aligned, so that the whole network acts along one path.",
   network:
     "The layers of the first run at the playhead. Bars are singular values, largest first; the link between two layers is the thicker the better they are aligned. One bar in each layer means rank one.",
   phase:
-    "One training for each cell, all from the same seed. Yellow cells settled, dark ones swing without settling, gray ones are not trained yet (their risk still falls, or rests on a plateau), red ones diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
+    "One training for each cell, all from the same seed. Yellow cells settled, dark ones swing without settling, gray ones are not trained yet (their risk still falls, or rests on a plateau), red ones diverged. The green line is the critical learning rate, 2/S_min without momentum, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
   wide_loss:
     "Mean squared error on the training data. The network has more units than samples, so it can reach zero: it interpolates, noise included.",
   wide_distance:
-    "Squared distance to the interpolant of least norm, and the squared norm of Θ_⊥, the part of the trained map that the data never touch. Training does not remove Θ_⊥, so the distance cannot fall below it: it is what remains of the start.",
+    "Squared distance to the interpolant of least norm, and the squared norm of Θ_⊥, the part of the trained map outside the span of the data. It is what the first layer had there at the start, carried through the upper layers. The distance cannot fall below it.",
   wide_spectrum:
-    "Eigenvalues of the population and the effective ranks r_j = s_j/λ_{j+1} of their tails. Overfitting is benign where the tail is long and flat: beyond k (dashed) it has more room than there are samples.",
+    "Eigenvalues of the population and the effective rank of the tail from each j on: the sum of its eigenvalues over the largest of them. Overfitting is benign where the tail is long and flat: beyond k (dashed) it has more room than there are samples.",
   wide_parts:
     "The exact excess risk of the trained network beside that of the minimum-norm interpolant, with what predicting zero costs, and what it is made of: bias, fitted noise, the part due to Θ_⊥, and their cross terms (with what is not fitted yet). The parts add up to the risk.",
   orbits:

@@ -16,24 +16,22 @@ export function labelsOf(targets) {
   return values.length === 2 ? Float64Array.from(targets, (value) => (value === values[1] ? 1 : -1)) : null;
 }
 
-/** Risk, slope (d) and Hessian (d×d) of ℓ at w; `rows` picks a batch. */
-function measure({ X, Y, n, d }, w, { rows = null, slope = null, hessian = null }) {
-  const count = rows ? rows.length : n;
+/** Risk, slope (d) and Hessian (d×d) of ℓ at w. */
+function measure({ X, Y, n, d }, w, { slope = null, hessian = null }) {
   slope?.fill(0);
   hessian?.fill(0);
   let risk = 0;
   let least = Infinity;
-  for (let k = 0; k < count; k++) {
-    const i = rows ? rows[k] : k;
+  for (let i = 0; i < n; i++) {
     let margin = 0;
     for (let a = 0; a < d; a++) margin += w[a] * X[i * d + a];
     margin *= Y[i];
     least = Math.min(least, margin);
-    risk += loss(margin) / count;
+    risk += loss(margin) / n;
     const wrong = miss(margin);
-    if (slope) for (let a = 0; a < d; a++) slope[a] -= (wrong * Y[i] * X[i * d + a]) / count;
+    if (slope) for (let a = 0; a < d; a++) slope[a] -= (wrong * Y[i] * X[i * d + a]) / n;
     if (!hessian) continue;
-    const weight = (wrong * (1 - wrong)) / count;
+    const weight = (wrong * (1 - wrong)) / n;
     for (let a = 0; a < d; a++) {
       const x = weight * X[i * d + a];
       for (let b = 0; b < d; b++) hessian[a * d + b] += x * X[i * d + b];
@@ -100,13 +98,12 @@ export class LogisticModel extends LinearModel {
     return this.value;
   }
 
-  _slope(rows) {
+  _slope() {
     const { problem, difference: D } = this;
     const w = this.B[0];
     for (let i = 0; i < D.length; i++) D[i] = problem.optimum ? w[i] - problem.optimum[i] : NaN;
-    const { risk } = measure(problem, w, { rows, slope: this.F[0] });
+    const { risk } = measure(problem, w, { slope: this.F[0] });
     this.curved = false;
-    if (rows) return;
     this.value = risk;
     this.gap = Math.max(risk - problem.minimalRisk, 0);
   }

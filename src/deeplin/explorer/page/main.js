@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { isDark, refreshPalette } from "./colors.js";
 import { Controls } from "./controls.js";
 import { Tooltip, byId, make } from "./dom.js";
-import { saveCsv, savePng, saveSvg, settingsText } from "./downloads.js";
+import { saveCsv, savePng, settingsText } from "./downloads.js";
 import { tooMuchWork, train, workOf } from "./experiment.js";
 import { gridOf } from "./phase.js";
 import { PhaseTab } from "./phase_tab.js";
@@ -17,7 +17,7 @@ import { synthetic } from "./problem.js";
 import { format } from "./scales.js";
 import { settings } from "./settings.js";
 import { withLoss } from "./start.js";
-import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link, presetState } from "./state.js";
+import { DATA, INPUTS, InputError, change, defaults, fromLink, link, presetState } from "./state.js";
 import { TrainingTab } from "./training_tab.js";
 import { readFile } from "./upload.js";
 import { WideTab } from "./wide_tab.js";
@@ -45,7 +45,6 @@ class Page {
     this.pools = { train: new Pool(1), phase: new Pool(), orbits: new Pool(), wide: new Pool(1), doubleDescent: new Pool(1) };
     this.upload = null;
     this.data = { key: null, problem: null };
-    this.kept = new Map();
     this.turn = 0;
     this.verdict = null;
     this.drawn = null;
@@ -105,8 +104,7 @@ class Page {
   /** Open a preset; resolves when it is drawn. */
   load(name) {
     if (!Object.hasOwn(settings.presets, name)) throw new TypeError(`There is no preset “${name}”; pass one of ${Object.keys(settings.presets).join(", ")}.`);
-    const { saved_a, saved_b } = this.state;
-    this.go(presetState(name, { saved_a, saved_b }));
+    this.go(presetState(name));
     return new Promise((resolve, reject) => this.waiters.push({ turn: this.turn, resolve, reject }));
   }
 
@@ -168,7 +166,7 @@ class Page {
   _problem(state) {
     if (state.data === "file") {
       if (!this.upload) throw new InputError("No file has been read yet: choose a CSV file, or synthetic data.");
-      return this._withLoss(state, this.upload.problems[state.target_scale], this.upload.note);
+      return this._withLoss(state, this.upload.problem, this.upload.note);
     }
     const key = JSON.stringify(DATA.map((name) => state[name]));
     if (this.data.key !== key) this.data = { key, problem: synthetic(state) };
@@ -186,12 +184,8 @@ class Page {
   async _training(state, turn) {
     const problem = this._problem(state);
     const result = await this._train(state, problem);
-    const kept = {};
-    for (const slot of ["saved_a", "saved_b"]) {
-      if (state[slot]) kept[slot] = await this._keptRun(state[slot]);
-    }
     if (!result || turn !== this.turn) return null;
-    const verdict = this.tabs.training.show(state, result, kept);
+    const verdict = this.tabs.training.show(state, result);
     this._mark(result.theory);
     this.counting = false;
     this.player.reset(result.steps.length);
@@ -206,15 +200,6 @@ class Page {
     if (workOf(state, problem) <= AT_ONCE) return train(state, problem);
     this._busy();
     return this.pools.train.run([{ name: "train", args: [state, problem] }]).then((results) => results?.[0]);
-  }
-
-  async _keptRun(text) {
-    const key = `${text} ${this.upload?.note ?? ""}`;
-    if (!this.kept.has(key)) {
-      const state = keptState(text);
-      this.kept.set(key, train({ ...state, flow: false }, this._problem(state)));
-    }
-    return this.kept.get(key);
   }
 
   async _phase(state, turn) {
@@ -309,9 +294,8 @@ class Page {
 
   // --- the address --------------------------------------------------------------------------------
 
-  _fromAddress() {
+  _fromAddress(text = location.hash.length > 1 ? location.hash : location.search) {
     try {
-      const text = location.hash.length > 1 ? location.hash : location.search;
       return text.length > 1 ? fromLink(text) : presetState(OPENING);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
@@ -365,7 +349,6 @@ class Page {
     try {
       const upload = await readFile(chosen);
       this.upload = upload;
-      this.kept.clear();
       this.open({ data: "file" });
       this.say(upload.note);
     } catch (error) {
@@ -424,20 +407,16 @@ class Page {
     const shown = {
       width: state.architecture !== "residual",
       initialization: state.architecture === "linear",
-      nesterov: state.momentum > 0, seeds: state.tab !== "phase",
+      seeds: state.tab !== "phase",
       spikes: state.spectrum === "spike", epsilon: state.spectrum === "spike", exponent: state.spectrum === "power",
-      target_scale: state.data === "file" && state.loss === "squared", outputs: state.data === "synthetic" && state.loss === "squared",
+      outputs: state.data === "synthetic" && state.loss === "squared",
       ...Object.fromEntries(["samples", "dimension", "condition_number", "noise", "data_seed"].map((name) => [name, state.data === "synthetic"])),
     };
     for (const [name, visible] of Object.entries(shown)) byId(`control-${name}`).hidden = !visible;
   }
 
   _buildActions() {
-    for (const button of document.querySelectorAll("[data-keep]")) {
-      button.addEventListener("click", () => this.open({ [button.dataset.keep]: keptLink(this.state) }));
-    }
-    byId("clear").addEventListener("click", () => this.open({ saved_a: "", saved_b: "" }));
-    const savers = { csv: (tab) => saveCsv(tab.csv(), this.state), png: (tab) => savePng(tab.figures, this.state, this.verdict), svg: (tab) => saveSvg(tab.figures, this.state, this.verdict) };
+    const savers = { csv: (tab) => saveCsv(tab.csv(), this.state), png: (tab) => savePng(tab.figures, this.state, this.verdict) };
     for (const button of document.querySelectorAll("[data-save]")) {
       button.addEventListener("click", () => { if (this.verdict) savers[button.dataset.save](this.tabs[this.state.tab]); });
     }
@@ -448,14 +427,14 @@ class Page {
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._recolor());
     new ResizeObserver(() => this._redraw()).observe(byId("page"));
-    addEventListener("hashchange", () => this._followed());
+    addEventListener("hashchange", (event) => this._followed(new URL(event.newURL).hash)); // the address may have been rewritten since
   }
 
   /** A link followed inside the page (typed, or the back button). */
-  _followed() {
-    if (location.hash.slice(1) === this.lastLink) return;
+  _followed(hash) {
+    if (hash.slice(1) === this.lastLink) return;
     this.refused = "";
-    this.go(this._fromAddress());
+    this.go(this._fromAddress(hash));
     if (this.refused) this.complain(this.refused);
   }
 
@@ -487,9 +466,9 @@ function storyOf({ story, tab }) {
   return story && (settings.presets[story].state.tab ?? INPUTS.tab.default) === tab ? story : "";
 }
 
-/** The settings that what is measured depends on: all but the axes, the story and the kept runs. */
+/** The settings that what is measured depends on: all but the axes and the story. */
 function measured(state) {
-  const shown = (name) => INPUTS[name].group === "axes" || ["story", "saved_a", "saved_b"].includes(name);
+  const shown = (name) => INPUTS[name].group === "axes" || name === "story";
   return Object.entries(state).filter(([name]) => !shown(name));
 }
 

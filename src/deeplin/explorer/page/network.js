@@ -37,48 +37,33 @@ export class LinearModel {
     return this.problem.minimalRisk + this.gap;
   }
 
-  /** Take in the weights: products, G and gap = R − R_min; with `rows`, G of this batch. */
-  load(weights, rows = null) {
+  /** Take in the weights: products, G and gap = R − R_min. */
+  load(weights) {
     const { problem, widths, depth, offsets, B, F } = this;
     const { q } = problem;
     this.weights = weights;
     for (let k = depth; k >= 1; k--) {
       product(B[k - 1], B[k], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
     }
-    this._slope(rows);
+    this._slope();
     for (let k = 1; k < depth; k++) {
       productTransposed(F[k], F[k - 1], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
     }
   }
 
   /** G into F_1, and the gap. */
-  _slope(rows) {
+  _slope() {
     const { problem, difference: D, B, F } = this;
     for (let i = 0; i < D.length; i++) D[i] = B[0][i] - problem.optimum[i];
     timesCovariance(problem, D, F[0]);
     this.gap = Math.max(dot(D, F[0]), 0);
-    if (rows) this._batchGradient(rows);
-    else for (let i = 0; i < D.length; i++) F[0][i] *= 2;
+    for (let i = 0; i < D.length; i++) F[0][i] *= 2;
   }
 
   /** out = the derivative of G along a change `rows` of Θ: 2·rows·Σ̂. */
   curve(rows, out) {
     timesCovariance(this.problem, rows, out);
     for (let i = 0; i < out.length; i++) out[i] *= 2;
-  }
-
-  /** G = (2/B) Σ_i (Θx_i − y_i)x_iᵀ over the rows of a batch. */
-  _batchGradient(rows) {
-    const { X, Y, d, q } = this.problem;
-    const G = this.F[0].fill(0);
-    for (const i of rows) {
-      for (let r = 0; r < q; r++) {
-        let miss = -Y[i * q + r];
-        for (let a = 0; a < d; a++) miss += this.B[0][r * d + a] * X[i * d + a];
-        miss *= 2 / rows.length;
-        for (let a = 0; a < d; a++) G[r * d + a] += miss * X[i * d + a];
-      }
-    }
   }
 
   /** ‖Θ − Θ*‖_F². */

@@ -2,9 +2,9 @@
 import { descend } from "./descent.js";
 import { theoryOf } from "./experiment.js";
 import { rises } from "./facts.js";
-import { Batches, Random } from "./random.js";
+import { Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
-import { modelOf, weightsOf } from "./start.js";
+import { isLinear, modelOf, weightsOf } from "./start.js";
 
 const RATES = 28;
 const SCALES = { linear: [0.1, 0.7, 25], residual: [0, 3, 25], gelu: [0.3, 0.8, 11], relu: [0.3, 0.8, 11] };
@@ -18,26 +18,30 @@ function geometric(low, high, count) {
   });
 }
 
-/** Columns (scales or depths), rates, and the critical rate of each column. */
+/** Without a minimizer that is a single map there is no distance; the risk is shown instead. */
+const hasDistance = (state, problem) => isLinear(state) && !problem.separable;
+
+/** Columns (scales or depths), rates, the critical rate of each column, and what is measured at the end. */
 export function gridOf(state, problem) {
+  const measured = hasDistance(state, problem) ? "distance" : "risk";
   if (state.phase_over === "scale") {
     const [low, high, count] = SCALES[state.architecture];
     const columns = Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
     const critical = theoryOf(state, problem)?.critical ?? null;
     const middle = critical ?? 0.1;
     return {
-      columns, rates: geometric(middle / 8, middle * 4, RATES),
+      columns, measured, rates: geometric(middle / 8, middle * 4, RATES),
       critical: columns.map(() => critical),
     };
   }
   const columns = ["gelu", "relu"].includes(state.architecture) ? DEPTHS.filter((L) => L <= 20) : DEPTHS;
   const critical = columns.map((depth) => theoryOf({ ...state, depth }, problem)?.critical ?? null);
   const top = Math.max(...critical.map((value) => value ?? 0.5)) * 2;
-  return { columns, rates: geometric(top / 200, top, RATES), critical };
+  return { columns, measured, rates: geometric(top / 200, top, RATES), critical };
 }
 
 /**
- * The runs of one column: final distance (risk without one), sharpness and status. What has not
+ * The runs of one column: final distance or risk, sharpness and status. What has not
  * settled is "unsettled" where its risk also rose in the second half, by more than rounding, and else
  * "unfinished".
  */
@@ -50,8 +54,6 @@ export function columnOf(state, problem, value, rates) {
   const excess = () => (model.linear ? model.gap : model.risk);
   for (const learning_rate of rates) {
     const weights = Float64Array.from(start);
-    const full = !state.batch_size || state.batch_size >= problem.n;
-    const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(0, 5));
     let [step, before, swings] = [0, Infinity, false];
     const watch = () => {
       const now = excess();
@@ -59,12 +61,12 @@ export function columnOf(state, problem, value, rates) {
       before = now;
       return false;
     };
-    const options = { ...chosen, learning_rate, record_every: state.steps, batches, stop: watch };
+    const options = { ...chosen, learning_rate, record_every: state.steps, stop: watch };
     const { status } = descend(model, weights, options, () => {});
     const lost = status === "diverged";
-    const sharpness = lost ? NaN : tracker.measure({ tolerance: 1e-3, most: 60 }) + 2 * state.weight_decay;
+    const sharpness = lost ? NaN : tracker.measure({ tolerance: 1e-3, most: 60 });
     out.status.push(lost ? "diverged" : status === "converged" ? "settled" : swings ? "unsettled" : "unfinished");
-    out.distance.push(lost ? NaN : model.linear ? model.distance : model.risk);
+    out.distance.push(lost ? NaN : hasDistance(state, problem) ? model.distance : model.risk);
     out.sharpness.push(sharpness);
   }
   return out;

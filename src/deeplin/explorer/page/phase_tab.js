@@ -4,21 +4,18 @@ import { byId, make } from "./dom.js";
 import { Figure } from "./figure.js";
 import { HeatMap } from "./heat_map.js";
 import { format } from "./scales.js";
+import { stabilityThreshold } from "./theory.js";
+import { criticalName, edgeName } from "./verdict.js";
 
-const TITLES = {
-  distance: "log₁₀ of the squared distance ‖Θ − Θ*‖² at the end",
-  sharpness: "Final sharpness over 2/η (1: the edge)",
-  outcome: "How each run ends",
-};
+const DISTANCE = "log₁₀ of the squared distance ‖Θ − Θ*‖² at the end";
 const FLAT = { diverged: "red", unfinished: "unfinished" }; // colors that stand for no number
-const OUTCOMES = { settled: 0, unsettled: 1 }; // places on the ramp
 const NAMES = { settled: "settled", unfinished: "not trained yet (falls, or rests on a plateau)", unsettled: "does not settle (swings)", diverged: "diverged" };
 
 export class PhaseTab {
   constructor(parent, tooltip, open) {
     const grid = make("div", { className: "grid single" });
     parent.prepend(grid);
-    this.figure = new Figure(grid, "phase", TITLES.distance, tooltip, HeatMap);
+    this.figure = new Figure(grid, "phase", DISTANCE, tooltip, HeatMap);
     this.open = open;
     this.map = this.figure.chart;
     this.map.onopen = (cell) => this._open(cell);
@@ -57,32 +54,25 @@ export class PhaseTab {
       const status = column.status[j];
       if (FLAT[status]) return FLAT[status];
       if (state.phase_shows === "distance") return Math.log10(Math.max(column.distance[j], 1e-16));
-      if (state.phase_shows === "sharpness") return (column.sharpness[j] * rate) / this._top();
-      return OUTCOMES[status];
+      return column.sharpness[j] / stabilityThreshold({ ...state, learning_rate: rate });
     }));
-  }
-
-  /** Sharpness times rate at the edge: 2, or 2 + 2β with momentum. */
-  _top() {
-    const { momentum, nesterov } = this.state;
-    return (2 + 2 * momentum) / (nesterov ? 1 + 2 * momentum : 1);
   }
 
   _draw() {
     const { state, grid } = this;
-    const activated = ["gelu", "relu"].includes(state.architecture);
-    const title = activated && state.phase_shows === "distance" ? "log₁₀ of the final risk" : TITLES[state.phase_shows];
+    const sharpness = state.phase_shows === "sharpness";
+    const title = sharpness ? `Final sharpness over ${edgeName(state)} (1: the edge)` : grid.measured === "risk" ? "log₁₀ of the final risk" : DISTANCE;
     const across = state.phase_over === "depth" ? "depth L" : "initial scale";
     this.figure.show(
       {
         columns: grid.columns, rates: Array.from(grid.rates), critical: grid.critical, values: this._values(),
-        labels: { across }, cell: this.cell, ends: state.phase_shows === "outcome" ? [0, 1] : null, describe: (i, j) => this._rows(i, j),
+        labels: { across }, cell: this.cell, describe: (i, j) => this._rows(i, j),
       },
       {
         title, words: `${grid.columns.length} by ${grid.rates.length} runs over ${across} and learning rate`,
         legend: [
-          { name: "critical rate 2/S_min", color: "green" },
-          ...(state.phase_shows === "sharpness" ? [] : [{ name: state.phase_shows === "outcome" ? NAMES.settled : "close to Θ*", color: heat(0), solid: true }, { name: state.phase_shows === "outcome" ? NAMES.unsettled : "far from it (swings)", color: heat(1), solid: true }]),
+          ...(grid.critical[0] ? [{ name: `critical rate ${criticalName(state)}`, color: "green" }] : []),
+          ...(sharpness || grid.measured === "risk" ? [] : [{ name: "close to Θ*", color: heat(0), solid: true }, { name: "far from it (swings)", color: heat(1), solid: true }]),
           { name: NAMES.unfinished, color: "unfinished", solid: true }, { name: NAMES.diverged, color: "red", solid: true },
         ],
       },
@@ -105,7 +95,7 @@ export class PhaseTab {
     if (!column) return [...rows, ["", "computing"]];
     rows.push(["", NAMES[column.status[j]]]);
     if (column.status[j] === "diverged") return rows;
-    return [...rows, ["final sharpness", format(column.sharpness[j])], ["final distance", format(column.distance[j])]];
+    return [...rows, ["final sharpness", format(column.sharpness[j])], [`final ${grid.measured}`, format(column.distance[j])]];
   }
 
   _choose([i, j]) {
@@ -121,7 +111,7 @@ export class PhaseTab {
   }
 
   _verdict() {
-    const { grid, columns } = this;
+    const { state, grid, columns } = this;
     const all = columns.flatMap((column) => column.status);
     const share = (status) => `${Math.round((100 * all.filter((each) => each === status).length) / all.length)} %`;
     let text = "";
@@ -132,7 +122,7 @@ export class PhaseTab {
         above++;
         if (column.status[j] === "settled") settled++;
       }));
-      text = `The green line is the critical rate 2/S_min: ${settled} of ${above} runs above it settled. `;
+      text = `The green line is the critical rate ${criticalName(state)}: ${above ? `${settled} of ${above} runs above it settled` : "no rate of this grid is above it"}. `;
     }
     return {
       level: "good", critical: grid.critical[0],
@@ -143,7 +133,7 @@ export class PhaseTab {
 
   csv() {
     const { grid, columns, state } = this;
-    const rows = [[state.phase_over, "learning_rate", "distance", "sharpness", "status"]];
+    const rows = [[state.phase_over, "learning_rate", grid.measured, "sharpness", "status"]];
     grid.columns.forEach((value, i) => grid.rates.forEach((rate, j) => {
       const { distance, sharpness, status } = columns[i];
       rows.push([value, rate, distance[j], sharpness[j], status[j]]);

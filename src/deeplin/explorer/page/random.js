@@ -1,4 +1,4 @@
-// Random numbers from a seed, the same in the browser and in `deeplin.explorer.answers`.
+// Random numbers from a seed, the same in every browser.
 //
 // A small chaotic generator with three words and a counter (32 bits each); seed and stream are
 // the first words, and the first numbers are thrown away until they have mixed.
@@ -47,10 +47,6 @@ export class Random {
     return out;
   }
 
-  below(limit) {
-    return Math.floor(this.uniform() * limit);
-  }
-
   /** χ² with any number of degrees of freedom ≥ 1 (squeeze of Marsaglia and Tsang for Gamma). */
   chiSquare(degrees) {
     const d = degrees / 2 + (degrees < 2 ? 1 : 0) - 1 / 3;
@@ -64,23 +60,5 @@ export class Random {
         return 2 * d * v * boost;
       }
     }
-  }
-}
-
-/** Batches of rows drawn without replacement, by the first steps of a shuffle. */
-export class Batches {
-  constructor(samples, size, random) {
-    this.rows = Int32Array.from({ length: samples }, (_, i) => i);
-    this.size = size;
-    this.random = random;
-  }
-
-  next() {
-    const { rows, size, random } = this;
-    for (let i = 0; i < size; i++) {
-      const j = i + random.below(rows.length - i);
-      [rows[i], rows[j]] = [rows[j], rows[i]];
-    }
-    return rows.subarray(0, size);
   }
 }

@@ -59,30 +59,7 @@ export function weightsOf(state, problem, index = 0, scale = state.scale) {
     }
     return weights;
   }
-  if (state.initialization === "rank_one") return rankOne(weights, { widths, depth, offsets }, scale);
   for (let i = 0; i < size; i++) weights[i] *= scale;
   if (state.initialization === "zero_layer") weights.fill(0, 0, offsets[1]);
   return weights;
-}
-
-/** Rank-one, aligned layers of equal norm; the product has norm `scale` (X-3). */
-function rankOne(draws, { widths, depth, offsets }, scale) {
-  const out = new Float64Array(draws.length);
-  const unit = (k) => {
-    const row = draws.slice(offsets[k], offsets[k] + widths[k]); // first row of layer k + 1
-    const length = norm(row);
-    return row.map((value) => value / length);
-  };
-  const last = new Float64Array(widths[depth]).fill(1 / Math.sqrt(widths[depth]));
-  const size = scale ** (1 / depth);
-  for (let k = 0; k < depth; k++) {
-    const below = unit(k);
-    const above = k + 1 < depth ? unit(k + 1) : last;
-    for (let i = 0; i < widths[k + 1]; i++) {
-      for (let j = 0; j < widths[k]; j++) {
-        out[offsets[k] + i * widths[k] + j] = size * above[i] * below[j];
-      }
-    }
-  }
-  return out;
 }

@@ -5,10 +5,6 @@ const LONGEST_LINK = 4000;
 export const INPUTS = settings.inputs;
 for (const [name, { title }] of Object.entries(settings.presets)) INPUTS.story.options[name] = title;
 export const DATA = namesOf("data");
-export const NETWORK = namesOf("network");
-export const DESCENT = namesOf("descent");
-/** What a training depends on; a kept run holds these and nothing else. */
-export const TRAINING = [...DATA, ...NETWORK, ...DESCENT];
 
 export class InputError extends Error {}
 
@@ -58,10 +54,6 @@ const CHECKS = {
     if (value === false || value === "no") return false;
     throw new InputError(`${input.label} is “${shown(value)}”; pass yes or no.`);
   },
-  saved(input, value) {
-    if (typeof value !== "string") throw new InputError(`${input.label} is not a link.`);
-    return value === "" ? "" : keptLink(fromLink(value === ALL_DEFAULT ? "" : value));
-  },
 };
 
 function number(input, value, wanted) {
@@ -92,30 +84,18 @@ export function change(state, values) {
 }
 
 /** The state of a preset, with its guide. */
-export function presetState(name, kept = {}) {
-  return change(defaults(), { ...settings.presets[name].state, ...kept, story: name });
+export function presetState(name) {
+  return change(defaults(), { ...settings.presets[name].state, story: name });
 }
 
 /** The query that restores a state: whatever differs from the default. */
-export function link(state, names = Object.keys(INPUTS)) {
+export function link(state) {
   const query = new URLSearchParams();
-  for (const name of names) {
+  for (const name of Object.keys(INPUTS)) {
     const value = state[name];
     if (value !== INPUTS[name].default) query.set(name, value === true ? "yes" : value === false ? "no" : value);
   }
   return query.toString();
-}
-
-const ALL_DEFAULT = "default";
-
-/** A training as the value of saved_a or saved_b; never empty, also for the opening state. */
-export function keptLink(state) {
-  return link(state, TRAINING) || ALL_DEFAULT;
-}
-
-/** The state of a kept run, with the view of the present one. */
-export function keptState(text) {
-  return fromLink(text === ALL_DEFAULT ? "" : text);
 }
 
 /** The state of a link; every value is checked, unknown and repeated names are refused. */

@@ -1,8 +1,5 @@
 // What is known before training: the least sharpness a minimizer can have, and what follows.
 import { dot, norm, symmetricEigen } from "./linear_algebra.js";
-import { LinearModel } from "./network.js";
-import { Random } from "./random.js";
-import { SharpnessTracker } from "./sharpness.js";
 
 /** Minimum of a unimodal function on [low, high] by golden section. */
 function goldenSection(f, low, high, rounds = 90) {
@@ -98,58 +95,6 @@ export function balancedSharpness(problem, depth, readoutNorm = 1) {
 }
 
 /** Sharpness above which a minimum is unstable for steps of size η: 2/η, with momentum (2 + 2β)/η. */
-export function stabilityThreshold({ learning_rate, momentum = 0, nesterov = false }) {
-  const top = 2 + 2 * momentum;
-  return (nesterov ? top / (1 + 2 * momentum) : top) / learning_rate;
-}
-
-/**
- * The global minimizer of R + λΣ‖W_k‖² for one output (X-9): w = (Σ̂ + μI)^{−1}Σ̂w* with
- * μ = λ‖w‖^{2/L−2}, the best root or w = 0, and its sharpness, which all of them share.
- */
-export function decayedMinimum(problem, depth, decay) {
-  const { eigenvalues, rank } = problem;
-  const c = coordinates(problem).map((row) => row[0]);
-  const at = (mu) => c.map((value, i) => (value * eigenvalues[i]) / (eigenvalues[i] + mu));
-  const size = (w) => Math.sqrt(w.reduce((sum, value) => sum + value * value, 0));
-  const miss = (s) => s - Math.log(decay) - (2 / depth - 2) * Math.log(size(at(Math.exp(s))));
-  const risk = (w) => w.reduce((sum, v, i) => sum + eigenvalues[i] * (v - c[i]) ** 2, 0);
-  let best = { w: c.map(() => 0), objective: risk(c.map(() => 0)), collapsed: true };
-  const [low, high, count] = [Math.log(eigenvalues[rank - 1]) - 40, Math.log(eigenvalues[0]) + 40, 800];
-  for (let i = 0; i < count; i++) {
-    let [a, b] = [low + ((high - low) * i) / count, low + ((high - low) * (i + 1)) / count];
-    if (miss(a) > 0 || miss(b) <= 0) continue; // a minimum: the derivative of F crosses upward
-    for (let k = 0; k < 100; k++) {
-      const middle = (a + b) / 2;
-      if (miss(middle) > 0) b = middle;
-      else a = middle;
-    }
-    const w = at(Math.exp((a + b) / 2));
-    const objective = risk(w) + decay * depth * size(w) ** (2 / depth);
-    if (objective < best.objective) best = { w, objective, collapsed: false };
-  }
-  const sharpness = decayedSharpness(problem, depth, decay, best);
-  return { ...best, objective: best.objective + problem.minimalRisk, sharpness };
-}
-
-/** Largest eigenvalue of ∇²(R + λΣ‖W‖²) at the balanced network with product w (eigenbasis). */
-function decayedSharpness(problem, depth, decay, { w, collapsed }) {
-  const { eigenvalues, rank } = problem;
-  if (collapsed && depth > 2) return 2 * decay; // the Hessian of R vanishes at zero
-  const basis = {
-    ...problem, d: rank, diagonal: eigenvalues,
-    optimum: Float64Array.from(coordinates(problem), (row) => row[0]),
-  };
-  const widths = [rank, ...Array(depth - 1).fill(2), 1];
-  const model = new LinearModel(basis, widths);
-  const weights = new Float64Array(model.size);
-  const size = Math.hypot(...w);
-  const layer = size ** (1 / depth);
-  if (size > 0) {
-    for (let k = 0; k < depth; k++) weights[model.offsets[k]] = layer;
-    for (let i = 0; i < rank; i++) weights[i] = (layer * w[i]) / size;
-  }
-  model.load(weights);
-  const tracker = new SharpnessTracker(model, new Random(1));
-  return tracker.measure({ tolerance: 1e-9, most: 500 }) + 2 * decay;
+export function stabilityThreshold({ learning_rate, momentum = 0 }) {
+  return (2 + 2 * momentum) / learning_rate;
 }

@@ -1,10 +1,9 @@
 // The training page: every run's whole way, its sharpness, the theory's lines, the layers.
 import { layerColor } from "./colors.js";
-import { byId, make, table } from "./dom.js";
+import { make, table } from "./dom.js";
 import { Figure } from "./figure.js";
 import { NetworkPicture } from "./network_picture.js";
 import { format } from "./scales.js";
-import { INPUTS, TRAINING, keptState } from "./state.js";
 import { describe, edgeName } from "./verdict.js";
 
 const CURVES = { sharpness: "Sharpness", gap: "Risk above its minimum, R − R_min", distance: "Squared distance ‖Θ − Θ*‖²" };
@@ -17,7 +16,6 @@ const FLOOR = 1e-13; // of the start: what is below is rounding, and would hide 
 const FIRST = { name: "first run", color: "blue" };
 const OTHERS = { name: "other runs", color: "blue", width: 1, alpha: 0.6 };
 const FLOW = { name: "its gradient flow", color: "gray", dash: [6, 4] };
-const KEPT = { saved_a: { name: "A, first run", color: "brown" }, saved_b: { name: "B, first run", color: "teal" } };
 const ZERO = { name: "predicting zero", color: "gray", dash: [2, 3], width: 1.5 };
 
 export class TrainingTab {
@@ -30,7 +28,6 @@ export class TrainingTab {
     this.layers = Object.fromEntries(Object.entries(LAYERS).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
     this.values = make("div", { id: "values" });
     parent.append(this.values);
-    this.comparison = byId("comparison");
     this.frame = null;
   }
 
@@ -38,31 +35,28 @@ export class TrainingTab {
     return [...Object.values(this.curves), ...Object.values(this.layers), this.network];
   }
 
-  /** Show a training, with the kept ones beside it; its verdict. */
-  show(state, result, kept) {
-    Object.assign(this, { state, result, kept });
+  /** Show a training; its verdict. */
+  show(state, result) {
+    Object.assign(this, { state, result });
     const x = this._across(state, result);
     for (const name of Object.keys(CURVES)) this._curve(name, x);
     for (const name of Object.keys(LAYERS)) this._layer(name, x);
     this.at(this.frame === null ? null : Math.min(this.frame, x.values.length - 1), false);
-    const verdict = describe(state, result);
     this.values.replaceChildren(table(this._values()));
-    this._compare(verdict);
-    return verdict;
+    return describe(state, result);
   }
 
   /** What the page itself computes about this training: the theory's values, and what flow conserves along the first run. */
   _values() {
     const { theory, threshold, conserved, linear } = this.result;
     const rows = [[`${edgeName(this.state)}: above it a minimum is unstable`, format(threshold, 6)]];
-    if (theory?.decayed) rows.push(["S_λ: sharpness of the decayed minimum (X-9)", format(theory.decayed.sharpness, 6)]);
-    else if (theory) rows.push(["S_min: least sharpness of a minimizer (X-2, X-7)", format(theory.exact, 6)]);
-    if (theory?.lower && !theory.decayed) rows.push(["its bounds in the paper (FM-T2)", `${format(theory.lower, 6)} to ${format(theory.upper, 6)}`]);
-    if (theory?.balanced && !theory.decayed) rows.push(["S_bal: where a vanishing start ends (X-3)", format(theory.balanced, 6)]);
+    if (theory) rows.push(["S_min: least sharpness of a minimizer (X-2, X-7)", format(theory.exact, 6)]);
+    if (theory?.lower) rows.push(["its bounds in the paper (FM-T2)", `${format(theory.lower, 6)} to ${format(theory.upper, 6)}`]);
+    if (theory?.balanced) rows.push(["S_bal: where a vanishing start ends (X-3)", format(theory.balanced, 6)]);
     if (theory?.critical) rows.push(["critical learning rate", format(theory.critical, 6)]);
     if (linear && conserved) {
-      rows.push(["W_{k+1}ᵀW_{k+1} − W_kW_kᵀ at the start, largest norm over k", format(conserved.start, 4)]);
-      rows.push(["its largest change in the first run (gradient flow: 0)", format(conserved.change, 4)]);
+      rows.push(["Wₖ₊₁ᵀWₖ₊₁ − WₖWₖᵀ at the start (largest norm), which flow conserves", format(conserved.start, 4)]);
+      rows.push(["its largest change in the first run", format(conserved.change, 4)]);
     }
     return rows;
   }
@@ -99,26 +93,18 @@ export class TrainingTab {
   }
 
   _across(state, { steps }) {
-    const factor = state.horizontal === "time" ? state.learning_rate : 1;
     const log = state.horizontal_scale === "log";
-    const at = (step) => (log ? step + 1 : step) * factor; // so that the start has a place on a logarithmic axis
-    const name = log ? "steps + 1" : "steps";
-    return { values: steps.map(at), at, label: state.horizontal === "time" ? `η·(${name})`.replace("(steps)", "steps") : name, log };
+    const at = (step) => (log ? step + 1 : step); // so that the start has a place on a logarithmic axis
+    return { values: steps.map(at), at, label: log ? "steps + 1" : "steps", log };
   }
 
   _curve(name, x) {
-    const { state, result, kept } = this;
+    const { state, result } = this;
     const key = result.linear ? name : { gap: "risk", distance: "distance" }[name] ?? name;
     const several = result.runs.length > 1;
     const first = several ? FIRST : { ...FIRST, name: "run" };
     const legend = several ? [first, OTHERS] : [first];
     const curves = result.runs.slice(1).map((run, i) => ({ ...OTHERS, name: i < 5 ? `run ${i + 2}` : "", values: run[key] }));
-    for (const [slot, other] of Object.entries(kept)) {
-      const across = this._across(state, other).values;
-      const factor = state.horizontal === "time" ? keptState(state[slot]).learning_rate / state.learning_rate : 1;
-      curves.push({ ...KEPT[slot], x: across.map((value) => value * factor), values: other.runs[0][other.linear ? name : key] ?? [] });
-      legend.push(KEPT[slot]);
-    }
     if (result.flow) {
       curves.push({ ...FLOW, x: result.flow.steps.map(x.at), values: result.flow[key] });
       legend.push(FLOW);
@@ -157,11 +143,6 @@ export class TrainingTab {
     picture.levels.push({ name: edgeName(this.state), color: "purple", value: threshold });
     legend.push({ name: edgeName(this.state), color: "purple" });
     if (!theory) return;
-    if (theory.decayed) {
-      picture.levels.push({ name: "S_λ", color: "green", value: theory.decayed.sharpness });
-      legend.push({ name: "S_λ (decayed minimum)", color: "green" });
-      return;
-    }
     if (theory.lower) {
       picture.ranges.push({ name: "bounds of S_min", color: "green", low: theory.lower, high: theory.upper });
       legend.push({ name: "bounds of S_min", color: "green", band: true });
@@ -189,23 +170,6 @@ export class TrainingTab {
     ];
     const empty = count ? null : "One layer has no neighbor to be aligned with.";
     this.layers[name].show({ x, y, curves, empty }, { legend, words: `first run, ${count} curves` });
-  }
-
-  /** The kept runs beside the present one: the inputs that differ, and how each ended. */
-  _compare(verdict) {
-    const slots = Object.keys(this.kept);
-    this.comparison.hidden = slots.length === 0;
-    if (slots.length === 0) return this.comparison.replaceChildren();
-    const columns = [{ name: "now", state: this.state, result: this.result, verdict }];
-    for (const slot of slots) {
-      const state = keptState(this.state[slot]);
-      columns.push({ name: KEPT[slot].name[0], state, result: this.kept[slot], verdict: describe(state, this.kept[slot]) });
-    }
-    const rows = TRAINING.filter((name) => new Set(columns.map(({ state }) => state[name])).size > 1)
-      .map((name) => [INPUTS[name].label, ...columns.map(({ state }) => String(state[name]))]);
-    rows.push(["Outcome", ...columns.map((column) => column.verdict.headline)]);
-    rows.push(["Final sharpness, first run", ...columns.map(({ result: { runs } }) => (runs[0].status === "diverged" ? "–" : format(runs[0].sharpness.at(-1), 4)))]);
-    return this.comparison.replaceChildren(table(rows, ["", ...columns.map(({ name }) => name)]));
   }
 
   /** Rows for the CSV file: a row for each record and run, layers of the first run. */

@@ -10,7 +10,7 @@ const MISSING = new Set(["", "na", "nan", "null", "none", "?"]);
 
 const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
-/** {problems: {standardized, own}, note} of a file: inputs standardized, the target too or only centered. */
+/** {problem, note} of a file: inputs and target standardized. */
 export async function readFile(file) {
   if (file.size <= MOST_BYTES) return fromText(file.name, await file.text());
   throw new InputError(`${file.name} is larger than ${MOST_BYTES / 1e6} MB; use \`deeplin diagnose\`, which reads larger files.`);
@@ -53,10 +53,7 @@ function finish(problem, name, n, d, target, how) {
   const deviation = Math.sqrt(problem.targetMoment); // the target is centered
   if (!(norm(problem.optimum) > 1e-12 * deviation)) throw new InputError(`The target “${target}” of ${name} does not depend on the inputs linearly; there is nothing to learn.`);
   return {
-    problems: {
-      standardized: { ...scaled(problem, deviation), targetDeviation: deviation },
-      own: { ...problem, targetDeviation: 1 },
-    },
+    problem: { ...scaled(problem, deviation), targetDeviation: deviation },
     note: `${name}: ${n} rows, ${d} inputs, target “${target}”; inputs standardized${how}.`,
   };
 }

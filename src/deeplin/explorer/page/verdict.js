@@ -2,12 +2,14 @@
 import { atInterpolant, factsOfRuns, lateMotion, median, outsideShare, range } from "./facts.js";
 import { format } from "./scales.js";
 
+const LEARNED = 0.5; // share of the risk at the start below which a network with an activation has learned something
+
 /** {level, headline, text} of a training. */
 export function describe(state, result) {
   const { runs, theory, linear } = result;
   const facts = factsOfRuns(result);
   const lost = runs.filter((run) => run.status === "diverged");
-  const done = linear && !noisy(state) ? (fact) => fact.settled : (fact) => fact.fall < 1 && !fact.dead;
+  const done = linear ? (fact) => fact.settled : (fact) => fact.fall < LEARNED;
   const settled = lost.length === 0 && facts.every((fact) => done(fact) && !fact.above);
   return {
     level: lost.length === runs.length ? "bad" : settled ? "good" : "warn",
@@ -33,18 +35,14 @@ function regimes(facts, edge) {
   const out = [];
   if (most("catapult")) out.push(say("catapult", (those) => `Catapult: the risk rises to ${numbers(those, "rise")} times its start and comes down, the sharpness from ${numbers(those, "start")} to ${numbers(those, "edge")} · ${edge}`));
   if (most("atEdge")) out.push(say("atEdge", () => `Edge of stability: the sharpness hovers at ${edge}`));
-  else if (most("above")) out.push(say("above", () => `The sharpness swings about ${edge} to the end`));
+  else if (most("above")) out.push(say("above", (those) => `The sharpness stays large: the mean of the last third of the steps is ${numbers(those, "edge")} · ${edge}`));
   else if (most("sharpening")) out.push(say("sharpening", (those) => `Progressive sharpening: the sharpness ends at ${numbers(those, "growth")} times its start`));
   else if (most("flattening")) out.push(say("flattening", (those) => `The sharpness falls to ${numbers(those, "growth")} of its start`));
   return out;
 }
 
-const noisy = (state) => state.batch_size > 0 || state.weight_decay > 0;
-
-export function edgeName({ momentum, nesterov }) {
-  if (!momentum) return "2/η";
-  return nesterov ? "(2+2β)/((1+2β)η)" : "(2+2β)/η";
-}
+export const edgeName = ({ momentum }) => (momentum ? "(2+2β)/η" : "2/η");
+export const criticalName = (state) => edgeName(state).replace("η", "S_min");
 
 const MOTIONS = { falls: "still falling: not trained yet", swings: "swinging", rests: "resting on a plateau" };
 
@@ -55,7 +53,7 @@ function outcome(runs, lost, facts, linear, state) {
     const who = all === 1 ? "The run" : lost.length === all ? "All runs" : `${lost.length} of ${all} runs`;
     return `${who} diverged, the first at step ${first}.`;
   }
-  if (!linear || noisy(state)) return `Training stayed finite.${deadText(facts)}`;
+  if (!linear) return `Training stayed finite; the risk ended at ${range(facts.map((fact) => fact.fall))} of its start.${deadText(facts)}`;
   const rest = runs.filter((run) => run.status !== "converged");
   if (!rest.length) return all === 1 ? "Converged." : `All ${all} runs converged.`;
   const motions = rest.map(lateMotion);
@@ -69,7 +67,7 @@ function outcome(runs, lost, facts, linear, state) {
 function deadText(facts) {
   const dead = facts.filter((fact) => fact.dead).length;
   if (!dead) return "";
-  const who = facts.length === 1 ? "The network is" : dead === facts.length ? `All ${dead} networks are` : `${dead} of ${facts.length} networks are`;
+  const who = facts.length === 1 ? "The network is" : dead === facts.length ? `All ${dead} networks are` : `${dead} of ${facts.length} networks ${dead === 1 ? "is" : "are"}`;
   return ` ${who} dead: the sharpness is 0 and no gradient is left, so ${dead === 1 ? "it predicts" : "they predict"} 0 for every row.`;
 }
 
@@ -78,10 +76,8 @@ function rateText(state, { theory, separable, targetDeviation }, linear) {
   const rate = `η = ${format(state.learning_rate)}`;
   if (separable) return `${rate}; a linear map separates the classes, so the loss has no minimum and no critical rate (X-16).`;
   if (!theory?.critical) return `${rate}; no critical rate is known for this combination.`;
-  const name = theory.decayed ? `${edgeName(state).replace("η", "S_λ")} for S_λ, the sharpness of the decayed minimum,` : edgeName(state).replace("η", "S_min");
   const times = state.learning_rate / theory.critical;
-  const where = `${state.batch_size > 0 ? " (of the full batch)" : ""}${scalingText(state, targetDeviation, theory.critical)}`;
-  const critical = `the critical rate ${name} = ${format(theory.critical)}${where}`;
+  const critical = `the critical rate ${criticalName(state)} = ${format(theory.critical)}${scalingText(state, targetDeviation, theory.critical)}`;
   if (times > 1) return `${rate} is ${format(times)} times ${critical}: no minimizer is stable.`;
   return `${rate} is ${Math.round(100 * times)} % of ${critical}.`;
 }
@@ -89,9 +85,7 @@ function rateText(state, { theory, separable, targetDeviation }, linear) {
 /** Which scaling of a file's columns a rate belongs to, and the rate for its own units. */
 function scalingText(state, targetDeviation, critical) {
   if (!targetDeviation || state.loss !== "squared") return targetDeviation ? " (inputs standardized)" : "";
-  if (state.target_scale === "own") return " (inputs standardized, target centered, in its own units)";
   const standard = "inputs and target standardized, as `deeplin diagnose --no-bias`";
-  if (state.weight_decay > 0) return ` (${standard})`;
   return ` (${standard}; ${format(critical * targetDeviation ** (2 / state.depth - 2))} for the target in its own units)`;
 }
 
@@ -100,7 +94,7 @@ function endText(state, { threshold, theory }, facts) {
   if (!alive.length) return "";
   const ended = alive.every((fact) => fact.settled); // the last step of a run that swings says little
   const middle = median(alive.map((fact) => (ended ? fact.final : fact.edge * threshold)));
-  const least = ended && theory?.exact && !state.weight_decay ? ` = ${format(middle / theory.exact)} · S_min` : "";
+  const least = ended && theory?.exact ? ` = ${format(middle / theory.exact)} · S_min` : "";
   const name = ended ? "Final sharpness" : "Mean sharpness of the last third of the steps";
   const of = facts.length > 1 ? `, median of ${alive.length} run${alive.length > 1 ? "s" : ""}` : "";
   return `${name}${of}: ${format(middle)} = ${format(middle / threshold)} · ${edgeName(state)}${least}.`;
@@ -130,9 +124,13 @@ export function describeWide(state, result) {
   };
 }
 
-/** Where a wide network goes: an interpolating one differs from the minimum-norm interpolant by Θ_⊥, which training leaves alone. */
+/**
+ * Where a wide network ends: an interpolating one differs from the minimum-norm interpolant by Θ_⊥, which stays
+ * zero where the first layer starts at zero outside the data, and else changes until the upper layers rest.
+ */
 function endOfWide(result) {
-  const where = `${atInterpolant(result) ? "at" : "away from"} the minimum-norm interpolant`;
-  const share = result.perpendicularNorm === 0 ? "‖Θ_⊥‖ = 0" : `‖Θ_⊥‖² is ${format(outsideShare(result))} of ‖Θ_min‖²`;
-  return `${result.status === "converged" ? "ends" : "would end"} ${where} (${share})`;
+  const share = `‖Θ_⊥‖² is ${format(outsideShare(result))} of ‖Θ_min‖²`;
+  const done = result.status === "converged";
+  if (result.perpendicularNorm === 0) return `${done ? "ends" : "would end"} at the minimum-norm interpolant (‖Θ_⊥‖ = 0)`;
+  return done ? `ends ${atInterpolant(result) ? "at" : "away from"} the minimum-norm interpolant (${share})` : `so far ${share}`;
 }

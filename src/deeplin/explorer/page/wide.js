@@ -90,48 +90,6 @@ function layersOf(first, last, r, depth) {
   return { weights, r };
 }
 
-/**
- * The reduction of a given network with identity middle layers: V an orthonormal basis of
- * span(W_1Q, W_Lᵀ), layers (VᵀW_1Q, I, …, W_LV) and the outside part N = VᵀW_1(I − P_X).
- */
-export function reduceStart(problem, first, last, width, depth) {
-  const { d, q, rank, eigenvectors: Q } = problem;
-  const inside = multiply(first, transpose(Q, rank, d), width, d, rank); // W_1Q (m×ρ)
-  const columns = [];
-  const add = (vector) => {
-    for (let twice = 0; twice < 2; twice++) {
-      for (const v of columns) {
-        const along = dot(v, vector);
-        for (let i = 0; i < width; i++) vector[i] -= along * v[i];
-      }
-    }
-    return vector;
-  };
-  const candidates = [];
-  for (let j = 0; j < rank; j++) candidates.push(Float64Array.from({ length: width }, (_, i) => inside[i * rank + j]));
-  for (let s = 0; s < q; s++) candidates.push(last.slice(s * width, s * width + width));
-  for (const candidate of candidates) {
-    const before = norm(candidate);
-    const rest = add(candidate);
-    const after = norm(rest);
-    if (after > 1e-12 * before && columns.length < width) columns.push(rest.map((v) => v / after));
-  }
-  const r = columns.length;
-  const V = new Float64Array(r * width);
-  columns.forEach((column, i) => V.set(column, i * width));
-  const start = layersOf(
-    multiply(V, inside, r, width, rank), multiply(last, transpose(V, r, width), q, width, r), r, depth,
-  );
-  const rest = Float64Array.from(first); // W_1(I − P_X)
-  for (let i = 0; i < width; i++) {
-    for (let j = 0; j < rank; j++) {
-      const along = inside[i * rank + j];
-      for (let a = 0; a < d; a++) rest[i * d + a] -= along * Q[j * d + a];
-    }
-  }
-  return { ...start, outside: multiply(V, rest, r, width, d) };
-}
-
 /** Descent on the mean loss R/q of the reduced network; {theta, distance, loss, status, …}. */
 export function trainReduced(problem, start, options) {
   const { learning_rate, max_steps, depth, loss_target = LOSS_TARGET, record_every } = options;
@@ -176,9 +134,8 @@ export function trainReduced(problem, start, options) {
   };
 }
 
-/** Θ_⊥ = A_L…A_2 N (q×d): what the data never see. */
+/** Θ_⊥ = A_L…A_2 N (q×d): the map outside the span of the data. */
 function perpendicularOf(model, start, d, q) {
-  if (!start.outside) return new Float64Array(q * d);
   return multiply(model.B[1], start.outside, q, start.r, d);
 }
 
@@ -214,7 +171,7 @@ export function wide(state) {
   const learning_rate = state.wide_rate * stableLimit(problem, start, depth);
   const record_every = Math.max(1, Math.floor(state.wide_steps / RECORDS));
   const run = trainReduced(problem, start, { learning_rate, max_steps: state.wide_steps, depth, record_every });
-  return { ...run, learning_rate, zeroLoss: problem.targetMoment / data.q, ...riskOf(problem, data, run, state) };
+  return { ...run, learning_rate, zeroLoss: problem.targetMoment / data.q, ...riskOf(problem, data, run) };
 }
 
 /** N = α·(Gaussian r×d without its part on the data). */
