@@ -4,7 +4,7 @@ export const HELP = {
   sharpness:
     "The sharpness is the largest eigenvalue of the Hessian: how strongly the loss curves in its steepest direction. A step of size η can settle only where it is at most 2/η (purple; with momentum (2+2β)/η). Green is S_min, the least sharpness any minimizer has for these data and this depth; dotted is S_bal, where training from a vanishing start ends; shaded are the bounds of S_min in the paper (FM-T2).",
   gap:
-    "How far the risk is above the smallest possible one. A straight line on the logarithmic axis is exponential convergence; a jump up that comes down again is a catapult. The thick curve is the first run, thin ones are the others; the dashed curve is gradient flow from the start of the first run, the limit of very small steps. Dotted is what predicting zero costs; least squares (of minimal norm) is 0 here.",
+    "How far the risk is above the smallest possible one. A straight line on the logarithmic axis is exponential convergence; a jump up that comes down again is a catapult. The thick curve is the first run, thin ones are the others; the dashed curve is gradient flow from the start of the first run, the limit of very small steps. Dotted is what predicting zero costs; the best linear map is 0 here.",
   distance:
     "Squared distance from the map the network computes to the least-squares solution of minimal norm. It tells whether the right function was found, whatever the weights look like.",
   singular:

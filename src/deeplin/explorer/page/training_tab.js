@@ -134,7 +134,7 @@ export class TrainingTab {
         legend.push({ name: "least squares, minimum norm", color: "green" });
       }
     }
-    legend.push(linear ? { ...ZERO, name: "predicting zero (least squares: 0)" } : ZERO);
+    legend.push(linear ? { ...ZERO, name: "predicting zero (best linear map: 0)" } : ZERO);
   }
 
   /** The level lines of the sharpness picture. */
