@@ -28,8 +28,6 @@ from deeplin.theory.minimizers import (
 from deeplin.theory.modes import (
     balanced_orbit,
     first_doubling,
-    mode_orbits,
-    network_orbit,
     time_to_reach,
     two_layer_flow,
 )
@@ -69,8 +67,6 @@ __all__ = [
     "minimal_stochastic_sharpness",
     "minimal_trace",
     "minimum_norm_interpolant",
-    "mode_orbits",
-    "network_orbit",
     "parallel_sharpness",
     "ridgeless_risk",
     "risk_split",

@@ -9,37 +9,18 @@ Orbits beyond the edge of stability: L equal weights x with the loss c(x^L − �
 x ← x + η'(σ − x^L)x^{L−1}, η' = 2cη. Above η' = 2/(Lσ^{2−2/L}) they settle on an orbit x → ax → x
 instead of σ^{1/L}. Orbits of deep linear networks and the thresholds of diag(10, 9.5, 9): Ghosh et
 al. 2025; the edge of stability: Cohen et al. 2021.
-
-For a whole network, descent is the map T(θ) = θ − η∇R(θ). On an orbit F(θ) = T(T(θ)) − θ vanishes;
-F' = DT² − I with DT² = (I − ηH(Tθ))(I − ηH(θ)). Rotations between layers, and the flat directions
-of converged modes, leave F unchanged, so orbits are never isolated and F' is never regular.
-Levenberg-Marquardt steps with the damping ‖F‖² still converge quadratically (Yamashita and
-Fukushima 2001).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 from scipy.special import hyp2f1
 
-from deeplin.errors import (
-    InputError,
-    finite_array,
-    positive_number,
-    whole_number,
-)
-from deeplin.hessian.operators import dense, gradients
-from deeplin.networks import Network, in_float64, products, risk_and_data
-from deeplin.problems import Problem
-from deeplin.problems.factorizations import numerical_rank
-from deeplin.theory.minimizers import is_white
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.theory.roots import root
 
 BALANCED = 1e-9
@@ -242,7 +223,7 @@ class Orbit:
     def stable(self) -> bool:
         """Whether nearby iterates of this mode, balanced or not, converge to the orbit.
 
-        In a network several oscillating modes can also mix, which is not considered here.
+        In a network several modes that oscillate at once can also mix and leave it.
         """
         return abs(self.multiplier) < 1 and abs(self.balance_multiplier) < 1
 
@@ -326,36 +307,6 @@ def first_doubling(target: float, depth: int, curvature: float = 1.0) -> float:
     return critical * (1 + root(excess, 0.0, high))
 
 
-def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orbit | None, ...]:
-    """Return the orbit of every mode (singular value of Θ*) of balanced weights (X-12).
-
-    The largest mode comes first.
-
-    For white inputs, Σ̂ = cI on its range, balanced modes are independent. The entry is None for a
-    mode that converges, so the number of orbits is that of oscillating modes.
-
-    ```python
-    import deeplin as dl, numpy as np
-    X = np.sqrt(1.5) * np.eye(3)                        # Σ̂ = I/2: the risk is ½‖Θ − S‖²
-    problem = dl.Problem.from_data(X, X @ np.diag([10, 9.5, 9]))
-    orbits = dl.theory.mode_orbits(problem, depth=3, learning_rate=0.034)
-    assert [orbit is not None for orbit in orbits] == [True, True, False]
-    ```
-    """
-    problem.require_signal("the orbits of the modes")
-    high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
-    if not is_white(problem):
-        raise InputError(
-            "modes move apart from one another for white inputs (Σ̂ = cI) only; the eigenvalues of "
-            f"Σ̂ run from {low:.4g} to {high:.4g}. Whiten the inputs."
-        )
-    sizes = np.linalg.svd(problem.spectrum.coordinates, compute_uv=False)
-    rank = numerical_rank(sizes, max(problem.spectrum.coordinates.shape))
-    return tuple(
-        balanced_orbit(float(size), depth, learning_rate, (high + low) / 2) for size in sizes[:rank]
-    )
-
-
 def _share(u: float, L: int) -> float:
     """Return x^L/σ = (1 + a^{L−1})/(1 + a^{2L−1}), a = e^u."""
     return float(np.exp(np.logaddexp(0, (L - 1) * u) - np.logaddexp(0, (2 * L - 1) * u)))
@@ -366,153 +317,3 @@ def _scaled_rate(u: float, L: int) -> float:
     s = _share(u, L)
     rest = np.expm1(L * u) * np.exp((L - 1) * u - np.logaddexp(0, (2 * L - 1) * u))
     return float(np.expm1(u) / (rest * s ** (1 - 2 / L)))
-
-
-MAX_PARAMETERS = 2000
-"""Number of parameters up to which a dense Hessian is formed."""
-ITERATIONS = 60
-"""Maximum number of steps; five are usual from a run that has converged to an orbit."""
-RESIDUAL_TOLERANCE = 1e-12
-"""Residual of two steps, relative to the weights, at which an orbit counts as found."""
-NEUTRAL_TOLERANCE = 1e-6
-"""Distance from one of the multiplier of a direction along which orbits continue."""
-MOVING_SHARE = 1e-6
-"""Fraction of the largest amplitude above which a mode oscillates; for the largest mode, of ‖Θ‖."""
-
-
-@dataclass(frozen=True)
-class NetworkOrbit:
-    """The orbit θ → Tθ → θ of a whole network, and its stability."""
-
-    networks: tuple[Network, Network]
-    """The two points, that of smaller risk first."""
-    risks: tuple[float, float]
-    residual: float
-    """‖T(T(θ)) − θ‖/‖θ‖."""
-    converged: bool
-    amplitudes: Float[np.ndarray, " modes"]
-    """Half the singular values of the difference of the two products, largest first."""
-    multipliers: Float[np.ndarray, " parameters"]
-    """Moduli of the eigenvalues of DT², largest first, without those of neutral directions."""
-    neutral: int
-    """Number of directions with multiplier one: rotations between layers, flat directions of
-    converged modes."""
-    size: float
-    """‖Θ‖_F, the mean of the two."""
-
-    @property
-    def modes(self) -> int:
-        """Number of oscillating modes; 0 if descent converges."""
-        largest = self.amplitudes[0] if self.amplitudes[0] > MOVING_SHARE * self.size else np.inf
-        return int(np.sum(self.amplitudes > MOVING_SHARE * largest))
-
-    @property
-    def amplitude(self) -> float:
-        """Amplitude of the mode with the largest oscillation."""
-        return float(self.amplitudes[0])
-
-    @property
-    def multiplier(self) -> float:
-        """Factor by which the slowest small error changes in two steps."""
-        return float(self.multipliers[0])
-
-    @property
-    def stable(self) -> bool:
-        """Whether nearby iterates converge to this orbit, or to a neighbor along neutral
-        directions."""
-        return self.converged and self.multiplier < 1
-
-
-def network_orbit(problem: Problem, net: Network, learning_rate: float) -> NetworkOrbit:
-    """Return the period-two orbit of gradient descent near a network, such as the end of a run.
-
-    Newton's method on two steps of descent finds the orbit to rounding from a nearby iterate,
-    stable or not. If descent has converged it finds the minimizer, and `modes` is 0. Far from any
-    orbit it may fail, as `converged` and `residual` show; train longer first.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    X = np.sqrt(1.5) * np.eye(3)                        # Σ̂ = I/2: the risk is ½‖Θ − S‖²
-    problem = dl.Problem.from_data(X, X @ np.diag([10, 9.5, 9]))
-    net = dl.Network([1.01 * np.diag(np.cbrt([10, 9.5, 9]))] * 3)
-    run = dl.gradient_descent(problem, net, learning_rate=0.032, steps=500)
-    orbit = dl.theory.network_orbit(problem, run.network, 0.032)
-    assert orbit.stable and orbit.modes == 1
-    ```
-    """
-    if not isinstance(net, Network) or net.batch is not None:
-        raise InputError("network_orbit takes one network; pass a deeplin.Network without batch.")
-    net = in_float64(net)
-    rate = positive_number("learning_rate", learning_rate)
-    flat, unravel = ravel_pytree(net.weights)
-    if flat.size > MAX_PARAMETERS:
-        raise InputError(
-            f"net has {flat.size} weights; orbits are searched up to {MAX_PARAMETERS}."
-        )
-    risk, data = risk_and_data(problem, net)
-
-    def network(theta: np.ndarray) -> Network:
-        return Network(unravel(jnp.asarray(theta)), None, net.readout, net.activation)
-
-    def descend(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return T(θ) and DT(θ)."""
-        here = network(theta).with_batch()
-        slope, hessian = (np.asarray(f(risk, data, here))[0] for f in (gradients, dense))
-        return theta - rate * slope, np.eye(len(theta)) - rate * hessian
-
-    def twice(theta: np.ndarray):
-        """Return T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
-        there, first = descend(theta)
-        back, second = descend(there)
-        return there, back - theta, second @ first
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        theta, there, error, slope = _newton(twice, np.asarray(flat))
-        pair = network(theta), network(there)
-        risks = [float(risk(data, point)) for point in pair]
-        residual = float(np.linalg.norm(error) / np.linalg.norm(theta))
-        return _found(pair, risks, residual, slope)
-
-
-def _newton(twice: Callable, theta: np.ndarray):
-    """Return a zero of F, with Tθ, F and DT² there."""
-    there, error, slope = twice(theta)
-    if not (np.isfinite(slope).all() and np.isfinite(error).all()):
-        raise InputError(
-            "two steps of descent from net are not finite at this learning_rate; pass a network "
-            "near an orbit, such as the end of a run."
-        )
-    damping = 1.0
-    for _ in range(ITERATIONS):
-        size = np.linalg.norm(error)
-        if size <= RESIDUAL_TOLERANCE * np.linalg.norm(theta) / 100:
-            break
-        jacobian = slope - np.eye(len(theta))
-        square = jacobian.T @ jacobian + damping * size**2 * np.eye(len(theta))
-        step = np.linalg.lstsq(square, jacobian.T @ error)[0]
-        trial = twice(theta - step)
-        if np.linalg.norm(trial[1]) < size:
-            theta, (there, error, slope), damping = theta - step, trial, max(damping / 10, 1e-6)
-        elif damping < 1e12:
-            damping *= 10
-        else:  # rounding: no step is better
-            break
-    return theta, there, error, slope
-
-
-def _found(pair: tuple, risks: list[float], residual: float, slope: np.ndarray) -> NetworkOrbit:
-    """Return the orbit with its evidence, the point of smaller risk first."""
-    first, second = (0, 1) if risks[0] <= risks[1] else (1, 0)
-    maps = [np.asarray(products.product(network.weights, network.readout)) for network in pair]
-    eigenvalues = np.linalg.eigvals(slope)
-    neutral = np.abs(eigenvalues - 1) <= NEUTRAL_TOLERANCE
-    return NetworkOrbit(
-        (pair[first], pair[second]),
-        (risks[first], risks[second]),
-        residual,
-        bool(residual <= RESIDUAL_TOLERANCE),
-        np.linalg.svd(maps[1] - maps[0], compute_uv=False) / 2,
-        np.sort(np.abs(eigenvalues[~neutral]))[::-1],
-        int(np.sum(neutral)),
-        float(np.linalg.norm(maps[0] + maps[1]) / 2),
-    )
