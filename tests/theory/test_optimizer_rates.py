@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import deeplin as dl
 from deeplin import theory
-from deeplin.theory.critical_rate import _of_different_depths
 
 
 def _problem(noise: float) -> dl.Problem:
@@ -36,37 +34,6 @@ def test_parallel_paths_have_the_reference_sharpness(depth, norms, value):
     assert theory.parallel_sharpness(problem, depth, norms) == pytest.approx(value, abs=6e-9)
     rate = theory.critical_learning_rate(problem, depth, paths=norms)
     assert rate == pytest.approx(2 / value, rel=1e-8)
-
-
-@pytest.mark.parametrize(("depth", "norms", "value"), [p for p in PATHS if isinstance(p[1], list)])
-def test_the_search_over_different_depths_agrees_where_they_are_equal(depth, norms, value):
-    found = _of_different_depths(_problem(0.2), np.full(len(norms), depth), np.array(norms, float))
-    assert found == pytest.approx(value, abs=6e-9)
-
-
-def test_paths_of_different_depths_attain_what_is_stated():
-    """The scales of aligned paths, searched directly."""
-    problem = _problem(0.2)
-    H, w = problem.curvature, problem.optimum
-
-    def sharpness(logs):
-        first, second = np.exp(logs)
-        g = first / 1.0**2 + (second / 0.8**2) ** 0.5 / 2
-        K = (first + second) * np.eye(3) + np.outer(w, w) / g
-        return float(np.linalg.eigvals(H @ K).real.max())
-
-    options = {"xatol": 1e-10, "fatol": 1e-12, "maxiter": 5000}
-    best = min(
-        minimize(sharpness, start, method="Nelder-Mead", options=options).fun
-        for start in ([0, 0], [-3, 0], [0, -3], [1, 1])
-    )
-    assert theory.parallel_sharpness(problem, [2, 3], [1.0, 0.8]) == pytest.approx(best, rel=1e-7)
-
-
-def test_a_linear_path_takes_all():
-    problem = _problem(0.2)
-    found = theory.parallel_sharpness(problem, [1, 4], [0.5, 1.0])
-    assert found == pytest.approx(0.25 * np.linalg.eigvalsh(problem.curvature)[-1])
 
 
 def test_paths_of_several_outputs_gain_the_same_factor():
