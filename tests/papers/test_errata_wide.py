@@ -103,7 +103,7 @@ def test_errata_E24_the_printed_bound_on_xi_is_exceeded_with_all_hypotheses_met(
     problem = synthetic.from_spectrum(6, spectrum, samples=n, truth=truth).problem
     tail = epsilon * (d - k)
     assert n >= c * max(k + tail, k, np.log(1 / delta))  # r_0 = k + s_k
-    assert dl.theory.bounds.effective_index(spectrum, n) == k
+    assert dl.theory.bounds.flat_tail(spectrum, n).k == k
     beta = c * max(1.0, np.sqrt(L * n / tail) * (np.sqrt(size) + Q**0.25))
     width = c * (d + Q + np.log(1 / delta))  # the other part vanishes with α
     s = np.linalg.svd(problem.optimum, compute_uv=False)

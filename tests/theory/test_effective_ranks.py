@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.errors import InputError
-from deeplin.theory.benign_overfitting import (
-    effective_index,
-    effective_ranks,
-    spike,
-)
+from deeplin.theory.benign_overfitting import effective_ranks, flat_tail, spike
 
 SPECTRA = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=30)
 
@@ -44,9 +40,9 @@ def test_a_spike_has_the_ranks_of_its_definition():
     assert ranks.tail_sums[k] == pytest.approx(epsilon * (d - k))
     assert ranks.large[k] == pytest.approx(d - k)
     assert spike(spectrum) == (k, epsilon)
-    assert effective_index(spectrum, samples=100) == k
-    assert effective_index(spectrum, samples=100, b=0.01) == 0
-    assert effective_index(spectrum, samples=1000) == math.inf
+    assert flat_tail(spectrum, samples=100).k == k
+    assert flat_tail(spectrum, samples=100, b=0.01).k == 0
+    assert flat_tail(spectrum, samples=1000).k == math.inf
 
 
 @pytest.mark.parametrize("spectrum", [[2.0, 1.0, 0.5], [0.5, 0.5], [1.0, 1.0], [1.0, 0.5, 0.2]])

@@ -9,7 +9,6 @@ from deeplin.theory._learning_coefficient import learning_coefficient
 from deeplin.theory.benign_overfitting import (
     Constants,
     effective_ranks,
-    minimum_norm_interpolant,
     risk_split,
 )
 from deeplin.theory.critical_rate import (
@@ -66,7 +65,6 @@ __all__ = [
     "minimal_sharpness",
     "minimal_stochastic_sharpness",
     "minimal_trace",
-    "minimum_norm_interpolant",
     "parallel_sharpness",
     "ridgeless_risk",
     "risk_split",

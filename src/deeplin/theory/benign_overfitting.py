@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
-from scipy.special import ndtr
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
-from deeplin.networks import Network
 from deeplin.problems import Population, Problem
 from deeplin.problems.population import Factored
 from deeplin.problems.problem import as_map
@@ -65,11 +62,6 @@ def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
     sums = np.cumsum(eigenvalues[::-1])[::-1]
     squares = np.cumsum(eigenvalues[::-1] ** 2)[::-1]
     return EffectiveRanks(sums, _ratio(sums, eigenvalues), _ratio(sums**2, squares))
-
-
-def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
-    """Return k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
-    return flat_tail(spectrum, samples, b).k
 
 
 class Tail(NamedTuple):
@@ -151,12 +143,6 @@ class RiskBound(NamedTuple):
         return self.bias + self.variance + self.xi
 
 
-def minimum_norm_interpolant(problem: Problem) -> np.ndarray:
-    """Return Θ_min = Xᵀ(XXᵀ)^{-1}Y, (q, d) or (d,), from the singular values of X (BO-D2.5)."""
-    require_interpolation(problem, "the minimum-norm interpolant")
-    return problem.optimum
-
-
 def require_interpolation(problem: Problem, quantity: str) -> None:
     """Raise unless XXᵀ is invertible, so that every target can be interpolated."""
     if problem.rank < problem.samples:
@@ -164,15 +150,6 @@ def require_interpolation(problem: Problem, quantity: str) -> None:
             f"{quantity} needs XXᵀ invertible; X has {problem.samples} rows and rank "
             f"{problem.rank}. Pass fewer samples than inputs, with independent rows."
         )
-
-
-def conditional_variance(problem: Problem, population: Population) -> float:
-    """Return σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, the risk of fitting the noise (BO-L4.2).
-
-    It is the same for every interpolating network of any depth, width and initialization.
-    """
-    require_interpolation(problem, "the conditional variance")
-    return population.noise**2 * population.outputs * noise_cost(problem, population)
 
 
 def noise_cost(problem: Problem, population: Population) -> float:
@@ -215,7 +192,7 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     return RiskSplit(
         total=population.risk(theta),
         bias=float(size(orthogonal(truth))),
-        variance=conditional_variance(problem, population),
+        variance=population.noise**2 * population.outputs * noise_cost(problem, population),
         noise=noise,
         xi=size(perpendicular),
         cross=2 * np.sum(perpendicular * population.apply(optimum - truth), (-2, -1)),
@@ -272,115 +249,6 @@ def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
     weighted = solve_covariance(population.covariance, vectors)
     found = weighted @ np.linalg.solve(vectors.T @ weighted, missing)
     return as_map(population.optimum_columns + found)
-
-
-class FirstGuess(NamedTuple):
-    """Gain from a first guess of Θ* that training keeps orthogonal to the data (X-33)."""
-
-    risk: float
-    """Mean risk over the noise: Tr((Θ*−Θ_0)ᵀB(Θ*−Θ_0)) + σ²q·Tr(C), B = (I−P_X)Σ(I−P_X)."""
-    gain: float
-    """Mean risk of Θ_min minus `risk` (negative if the guess increases the risk)."""
-    best_gain: float
-    """The gain of its best multiple, ⟨Θ_0, Θ*⟩_B²/⟨Θ_0, Θ_0⟩_B."""
-    largest_share: float
-    """Largest gain of any guess, relative to the mean risk of Θ_min: bias/(bias + variance),
-    attained by Θ_0 = Θ*."""
-
-
-def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> FirstGuess:
-    """Return the gain from a guess Θ_0 of Θ* if training ends in Θ_min + (I−P_X)Θ_0 (X-33).
-
-    The result is exact for given X. `guess_start` returns an initial network that keeps the guess.
-
-    ```python
-    import deeplin as dl
-    data = dl.problems.synthetic.spiked(seed=0, dimension=500)
-    population = dl.Population(data.truth, data.spectrum, noise=1.0)
-    found = dl.theory.bounds.first_guess(data.problem, population, data.truth)
-    assert 0 < found.largest_share < 0.02   # the variance is far larger
-    ```
-    """
-    split = risk_split(problem, population, problem.optimum)
-    given, truth = population.columns("guess", guess), population.optimum_columns
-    unseen, truth = (problem.spectrum.orthogonal_part(map) for map in (given, truth))
-    along, size = (float(np.sum(unseen * population.apply(map))) for map in (truth, unseen))
-    before = split.bias + split.variance
-    gain = 2 * along - size
-    return FirstGuess(
-        risk=before - gain,
-        gain=gain,
-        best_gain=along**2 / size if size > 0 else 0.0,
-        largest_share=split.bias / before,
-    )
-
-
-def random_direction_gain(problem: Problem, population: Population) -> float:
-    """Return the mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
-
-    A direction G lowers the risk of Θ_min by ⟨G, v⟩²/Tr(GᵀΣG) at best, v = (I−P_X)Σ(Θ*−Θ_min). For
-    a Gaussian G orthogonal to the data the numerator has mean ‖v‖² and the denominator qT, T =
-    Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the noise
-    to choose sign and size.
-    """
-    require_interpolation(problem, "the gain of a random direction")
-    missing = population.optimum_columns - problem.optimum_columns
-    pull = problem.spectrum.orthogonal_part(population.apply(missing))
-    return float(np.sum(pull**2)) / (population.outputs * unseen_trace(problem, population))
-
-
-def guess_start(guess: ArrayLike, width: int, depth: int, size: float) -> Network:
-    """Return a start that keeps a first guess: W_1 = [0; Θ_0/b], identities, W_L = b[0, I] (X-33).
-
-    Its map is Θ_0. Gradient flow changes (I−P_X)Θ_0 by the relative size O((L−2)/b²), O(1/b⁴) for
-    two layers (leading order of X-28), and interpolates: the larger b = `size`, the better it is
-    kept.
-    """
-    rows = np.atleast_2d(finite_array("guess", guess, (1, 2)))
-    b, q = positive_number("size", size), len(rows)
-    m, L = whole_number("width", width, minimum=q), whole_number("depth", depth, minimum=2)
-    last = np.eye(m)[m - q :]
-    return Network([last.T @ rows / b, *[np.eye(m)] * (L - 2), b * last])
-
-
-class LowerRisk(NamedTuple):
-    """The probability that a random Θ_⊥ lowers the risk of Θ_min."""
-
-    normal: float
-    """Normal approximation; its error is up to a quarter for small d − n."""
-    bound: float
-    """Upper bound by Chernoff's inequality, and at most 1/2 by symmetry."""
-
-
-def lower_risk_probability(problem: Problem, population: Population, scale: float) -> LowerRisk:
-    """Return P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
-
-    Δ = Tr(Θ_⊥ᵀΣΘ_⊥) − 2Tr(Θ_⊥ᵀv), v = (I−P_X)Σ(Θ*−Θ_min), has mean τ²qT and variance
-    2τ⁴qS_2 + 4τ²‖v‖², T and S_2 the sums of e_i and e_i², the eigenvalues of (I−P_X)Σ(I−P_X):
-    about Φ(−mean/sd), which tends to 1/2 as τ → 0 where v ≠ 0 and is exponentially small for
-    large τ. A trained wide network has τ = α‖U‖/√q.
-    """
-    require_interpolation(problem, "the chance of a lower risk")
-    tau, q = positive_number("scale", scale), population.outputs
-    orthogonal = problem.spectrum.orthogonal_part
-    sigma = orthogonal(orthogonal(dense_covariance(population.covariance)).T)
-    eigenvalues, basis = np.linalg.eigh((sigma + sigma.T) / 2)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    missing = population.optimum_columns - problem.optimum_columns
-    pull = basis.T @ orthogonal(population.apply(missing))
-    pulls = np.sum(pull**2, axis=1)
-    mean = tau**2 * q * float(np.sum(eigenvalues))
-    variance = 2 * tau**4 * q * np.sum(eigenvalues**2) + 4 * tau**2 * np.sum(pulls)
-    normal = float(ndtr(-mean / np.sqrt(variance))) if variance > 0 else 0.0
-
-    def exponent(log: float) -> float:
-        s = np.exp(log)
-        shrink = 1 + 2 * s * tau**2 * eigenvalues
-        return float(-q / 2 * np.sum(np.log(shrink)) + 2 * s**2 * tau**2 * np.sum(pulls / shrink))
-
-    center = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
-    found: Any = minimize_scalar(exponent, bounds=(center - 10, center + 10), method="bounded")
-    return LowerRisk(normal, min(0.5, float(np.exp(exponent(float(found.x))))))
 
 
 def interpolation_bound(
