@@ -105,20 +105,43 @@ def test_errata_E2_the_printed_bound_is_below_the_true_tail_exactly_where_the_ra
         assert (printed < true) == below == (x != 1.0)
 
 
+def printed_log_failure(s, d, L, u):
+    """The failure bound of FM-L3 with its second and fourth tails as printed."""
+    coarse = d * np.log(5)
+    fine = d * np.logaddexp(np.log(8) + s**2 / 2 + 2 * s**2 / d + 2 * u, 0)  # log(2M/m + 1)^d
+    terms = [
+        coarse - d * u**2 / (16 * s**2),
+        coarse - L * d * u**2 / (4 * s**4 + u * s**2),
+        fine - d * u**2 / (16 * s**2),
+        fine - L * d**2 * u**2 / (16 * (4 * s**2 + d * u)),
+        fine + np.log(L) - L * d / (32 * s**2) + 0 * u,
+    ]
+    return np.logaddexp.reduce(terms, axis=0)
+
+
 def test_errata_E2_the_library_evaluates_the_corrected_expression():
     s, d, L, u = 3.0, 3, 4, 30.0
-    corrected = log_failure_probability(s, d, L, u)
-    assert corrected > log_failure_probability(s, d, L, u, printed=True)
+    assert log_failure_probability(s, d, L, u) > printed_log_failure(s, d, L, u)
 
 
-def test_errata_E2_the_corrected_tail_strengthens_the_lemma_for_small_noise():
-    """For s < 1 the corrected term is the smaller one; the depth needed falls from 116 to 3."""
-    s, d = 0.1, 5
-    assert smallest_admissible_depth(s, d) == 3
-    assert smallest_admissible_depth(s, d, printed=True) == 116
-    assert log_failure_probability(s, d, 50, 1.2) < log_failure_probability(
-        s, d, 50, 1.2, printed=True
-    )
+@pytest.mark.parametrize(
+    ("s", "corrected", "printed", "listed"), [(0.1, 3, 116, 118), (0.01, 1, 797, 822)]
+)
+def test_errata_E2_the_corrected_tail_strengthens_the_lemma_for_small_noise(
+    s, corrected, printed, listed
+):
+    """X-21: s^{−2/3} came from the printed tails. The depths listed with X-21 are admissible; the
+    smallest over u are a little below."""
+    u = np.geomspace(1e-3, 1e3, 6001)
+    claimed = np.log(8) - 5 * u**2 / (32 * s**2)
+
+    def admissible(L):
+        return np.any((printed_log_failure(s, 5, L, u) <= claimed) & (claimed < 0))
+
+    assert smallest_admissible_depth(s, 5) == corrected
+    assert not admissible(printed - 1)
+    assert admissible(printed)
+    assert admissible(listed)
 
 
 @given(s=st.floats(0.1, 2), d=st.integers(1, 20), rate=st.floats(0.1, 3))
@@ -291,11 +314,12 @@ def test_errata_E23_the_bounds_multiply_to_thirty_two(s, u):
 @pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.25, 5, 60), (0.5, 5, 600)])
 def test_errata_E23_only_the_corrected_constant_ends_below_the_radius(s, d, L):
     """2^{12}exp(s² + 8s²/d + 6u)√C_4 against C_5; with the printed 2^{11} it also misses C_5/2."""
-    corrected, printed = residual_constants(s, d, L), residual_constants(s, d, L, printed=True)
+    corrected = residual_constants(s, d, L)
+    printed = 2.0**-36 * np.exp(-4 * s**2 - 16 * s**2 / d - 20 * corrected.u)  # C_4
     factor = 2**12 * np.exp(s**2 + 8 * s**2 / d + 6 * corrected.u)
     assert factor * np.sqrt(corrected.gap) <= corrected.radius * (1 + 1e-9)
-    assert factor * np.sqrt(printed.gap) == pytest.approx(np.exp(s**2) * printed.radius, rel=1e-9)
-    assert factor / 2 * np.sqrt(printed.gap) > printed.radius / 2
+    assert factor * np.sqrt(printed) == pytest.approx(np.exp(s**2) * corrected.radius, rel=1e-9)
+    assert factor / 2 * np.sqrt(printed) > corrected.radius / 2
 
 
 @given(C=st.floats(0.1, 10), u=st.floats(0.01, 100))

@@ -8,7 +8,6 @@ from deeplin.certificates.certificate import HOLDS, UNMET, certify
 from deeplin.networks import host_arrays
 from deeplin.theory.bounds import (
     certified_depth,
-    certified_gap,
     least_margin,
     log_failure_probability,
     sharp_failure_probability,
@@ -18,6 +17,7 @@ from deeplin.theory.residual_initialization import (
     _chi_square,
     _growth,
     prefix_singular_values,
+    product_constants,
     suffix_singular_values,
 )
 
@@ -41,7 +41,8 @@ def test_depths_are_those_of_the_reference_table(d, s, limit, depth, larger, log
     assert u == pytest.approx(limit, abs=6e-5)
     assert max(2, certified_depth(s, d)) == pytest.approx(depth, rel=5e-3)
     assert max(2, certified_depth(s, d, margin=1.5)) == pytest.approx(larger, rel=5e-3)
-    assert np.log10(certified_gap(s, depth, 1.1 * u)) == pytest.approx(log_gap, abs=6e-3)
+    gap = product_constants(*sharp_product_bounds(s, 1.1 * u), depth).gap
+    assert np.log10(gap) == pytest.approx(log_gap, abs=6e-3)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 49, 499])
@@ -98,31 +99,21 @@ def test_quadrature_of_the_growth_has_its_moments(d):
     assert np.exp(logsumexp(3 * tight + log_weight)) == pytest.approx(measured, abs=0.03)
 
 
-def test_closed_form_is_its_formula_and_weaker_than_the_quadrature():
-    s, d, L, u = 0.1, 10, 200, 0.5
-    expected = 2 * 5.0**d * (
-        np.exp(-3 * d * u**2 / (8 * s**2)) + np.exp(-9 * d * u**2 / (40 * s**2))
-    ) + L * np.exp(-L * d / (128 * s**2))
-    found = sharp_failure_probability(s, d, L, u, closed_form=True)
-    assert found == pytest.approx(expected, rel=1e-9)
-    u = 1.1 * least_margin(s, d)
-    assert sharp_failure_probability(s, d, L, u) < 0.01
-    assert sharp_failure_probability(s, d, L, u, closed_form=True) > 0.01
-    assert sharp_failure_probability(s, d, 3, 0.5, closed_form=True) == 1  # L ≥ 8(u + s²)
-    assert sharp_product_bounds(s, u, closed_form=True).smallest < sharp_product_bounds(s, u)[1]
-
-
 @pytest.mark.parametrize("d", [2, 5, 50])
 @pytest.mark.parametrize("s", [0.01, 0.1, 0.5, 1.0])
-def test_closed_form_is_small_from_u_of_four_s_on(d, s):
-    """Failure ≤ 4e^{−du²/9s²} + Le^{−Ld/128s²} for u ≥ 3.8s, and C_4 ≥ 2^{−25}exp(−13s²−16u)."""
+def test_the_closed_form_is_weaker_than_the_quadrature_and_small_from_u_of_four_s_on(d, s):
+    """2·5^d(e^{−3du²/8s²} + e^{−9du²/40s²}) + Le^{−Ld/128s²}, L ≥ max(8(u + s²), 256s²), is at
+    most 4e^{−du²/9s²} + Le^{−Ld/128s²} for u ≥ 3.8s, where C_4 ≥ 2^{−25}exp(−13s²−16u)."""
     for u in (3.8 * s, 6 * s):
         L = int(np.ceil(max(8 * (u + s**2), 256 * s**2)))
-        found = sharp_failure_probability(s, d, L, u, closed_form=True)
         rest = L * np.exp(-L * d / (128 * s**2))
-        assert found <= min(1, 4 * np.exp(-d * u**2 / (9 * s**2)) + rest) * (1 + 1e-12)
-        least = 2.0**-25 * np.exp(-13 * s**2 - 16 * u)
-        assert certified_gap(s, L, u, closed_form=True) >= least
+        tails = np.exp(-3 * d * u**2 / (8 * s**2)) + np.exp(-9 * d * u**2 / (40 * s**2))
+        closed = min(1, 2 * 5.0**d * tails + rest)
+        assert closed <= min(1, 4 * np.exp(-d * u**2 / (9 * s**2)) + rest) * (1 + 1e-12)
+        # which ends at target/20
+        assert sharp_failure_probability(s, d, L, u, target=0.01) <= closed + 0.01
+        M, m = 2 * np.exp(s**2 / 2 + u), np.exp(-(s**2) - u) / 2
+        assert product_constants(M, m, L).gap >= 2.0**-25 * np.exp(-13 * s**2 - 16 * u)
 
 
 def test_limit_of_deep_networks_is_the_gaussian_one():

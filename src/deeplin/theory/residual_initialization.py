@@ -12,15 +12,14 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
-from scipy.special import betaincinv, gammaln, logsumexp
+from scipy.special import gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.networks import Network, host_arrays, initialize
+from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import values_of_layers
 from deeplin.theory.roots import root
 
@@ -41,15 +40,13 @@ def product_bounds(scale: ArrayLike, width: int, u: float | np.ndarray) -> Produ
     return ProductBounds(2 * np.exp(s2 / 2 + u), 0.5 * np.exp(-2 * s2 / width - u))
 
 
-def log_failure_probability(
-    scale: float, width: int, depth: int, u: ArrayLike, *, printed: bool = False
-) -> np.ndarray:
+def log_failure_probability(scale: float, width: int, depth: int, u: ArrayLike) -> np.ndarray:
     """Return the log of the bound on the probability that FM-L3 fails at θ = 0, for any s, u > 0.
 
     5^d[e^{−du²/16s²} + e^{−Ldu²/(4s⁴+4us²)}] +
     (2M/m+1)^d[e^{−du²/16s²} + e^{−Ld²u²/(16s²(4s²+du))} + Le^{−Ld/32s²}]
-    in log space, since its terms exceed the range of float64 in both directions. `printed`
-    evaluates the expression with the denominators as printed in the paper (errata E-1, E-2).
+    in log space, since its terms exceed the range of float64 in both directions. The second and
+    fourth denominators are the corrected ones (errata E-1, E-2).
 
     ```python
     import deeplin as dl
@@ -59,15 +56,13 @@ def log_failure_probability(
     s2 = positive_number("scale", scale) ** 2
     d, L = whole_number("width", width), whole_number("depth", depth)
     u = np.asarray(u, dtype=np.float64)
-    second = 4 * s2**2 + (1 if printed else 4) * u * s2
-    fourth = 16 * (1 if printed else s2) * (4 * s2 + d * u)
     coarse = d * np.log(5)
     fine = d * np.logaddexp(np.log(8) + s2 / 2 + 2 * s2 / d + 2 * u, 0)  # log(2M/m + 1)^d
     terms = [
         coarse - d * u**2 / (16 * s2),
-        coarse - L * d * u**2 / second,
+        coarse - L * d * u**2 / (4 * s2**2 + 4 * u * s2),
         fine - d * u**2 / (16 * s2),
-        fine - L * d**2 * u**2 / fourth,
+        fine - L * d**2 * u**2 / (16 * s2 * (4 * s2 + d * u)),
         fine + np.log(L) - L * d / (32 * s2) + 0 * u,
     ]
     return np.logaddexp.reduce(terms, axis=0)
@@ -87,17 +82,14 @@ class Admissible(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def admissible_range(
-    scale: float, width: int, depth: int, *, printed: bool = False
-) -> Admissible | None:
+def admissible_range(scale: float, width: int, depth: int) -> Admissible | None:
     """Return the range of u with failure bound ≤ 8exp(−du²/(32s²)) < 1 (FM-L3), or None.
 
     The paper leaves C̃_1 … C̃_4 existential. For given s, d ≥ 4, L the first interval of such u makes
-    them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}. `printed` uses the
-    tails as printed (errata E-1, E-2).
+    them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}.
     """
     log_claim = np.log(8) - width * U_GRID**2 / (32 * positive_number("scale", scale) ** 2)
-    bound = log_failure_probability(scale, width, depth, U_GRID, printed=printed)
+    bound = log_failure_probability(scale, width, depth, U_GRID)
     good = np.flatnonzero((bound <= log_claim) & (log_claim < 0))
     if width < 4 or len(good) == 0:
         return None
@@ -106,9 +98,7 @@ def admissible_range(
     return Admissible(float(U_GRID[good[0]]), float(U_GRID[last]))
 
 
-def smallest_admissible_depth(
-    scale: float, width: int, limit: int = 10**9, *, printed: bool = False
-) -> int | None:
+def smallest_admissible_depth(scale: float, width: int, limit: int = 10**9) -> int | None:
     """Return the smallest L at which FM-L3 has an admissible u, or None beyond `limit`.
 
     Compare `certified_depth`, which bounds the products directly (X-21).
@@ -118,9 +108,7 @@ def smallest_admissible_depth(
     assert dl.theory.bounds.smallest_admissible_depth(scale=0.1, width=5) == 3
     ```
     """
-    return smallest_depth(
-        lambda L: admissible_range(scale, width, L, printed=printed) is not None, limit
-    )
+    return smallest_depth(lambda L: admissible_range(scale, width, L) is not None, limit)
 
 
 def smallest_depth(enough: Callable[[int], bool], limit: int = 10**9) -> int | None:
@@ -150,13 +138,10 @@ class ResidualConstants(NamedTuple):
     """C̃_3, the u with which FM-L3 is applied."""
 
 
-def residual_constants(
-    scale: float, width: int, depth: int, *, printed: bool = False
-) -> ResidualConstants | None:
+def residual_constants(scale: float, width: int, depth: int) -> ResidualConstants | None:
     """Return C_3, C_4, C_5, μ and C of FM-T4 and FM-C3, or None if FM-L3 has no admissible u.
 
-    C_4 = 2^{−36}exp(−6s² − 16s²/d − 20u), C_5 = exp(−2s² − 4u)/64 (erratum E-23, X-20). `printed`
-    has exp(−4s² − …) in C_4, with which the proof's last bound exceeds C_5 by the factor e^{s²}.
+    C_4 = 2^{−36}exp(−6s² − 16s²/d − 20u), C_5 = exp(−2s² − 4u)/64 (erratum E-23, X-20).
 
     ```python
     import deeplin as dl
@@ -167,7 +152,7 @@ def residual_constants(
     if admissible is None:
         return None
     s2, d, u = scale**2, width, admissible.lower
-    gap = 2.0**-36 * np.exp(-(4 if printed else 6) * s2 - 16 * s2 / d - 20 * u)
+    gap = 2.0**-36 * np.exp(-6 * s2 - 16 * s2 / d - 20 * u)
     shrink = np.exp(-2 * s2 / d - u) / 4 - np.sqrt(gap)
     return ResidualConstants(
         probability=max(0.0, 1 - 16 * float(np.exp(-d * u**2 / (32 * s2)))),
@@ -229,36 +214,6 @@ def product_constants(M0: ArrayLike, m0: ArrayLike, depth: int) -> DrawConstants
     return DrawConstants(M0, m0, root**2, x * m0 / M0, 4 * m**4 * L, ratio)
 
 
-class Frequency(NamedTuple):
-    """Frequency of an event, with its 95% Clopper-Pearson interval."""
-
-    value: float
-    interval: tuple[float, float]
-    samples: int
-
-
-def product_bounds_frequency(
-    key: Array, scale: float, width: int, depth: int, u: float, samples: int = 1000
-) -> Frequency:
-    """Return the Monte Carlo frequency with which FM-L3 holds at θ = 0 for all k together.
-
-    ```python
-    import deeplin as dl, jax
-    key = jax.random.key(0)
-    frequency = dl.theory.bounds.product_bounds_frequency(key, 0.25, 5, 10, u=0.5, samples=100)
-    ```
-    """
-    keys = jax.random.split(key, whole_number("samples", samples))
-    networks = initialize.residual(keys, width, depth, scale)
-    extremes = prefix_singular_values(host_arrays(networks)[0])
-    bounds = product_bounds(scale, width, u)
-    held = (extremes[..., 0] <= bounds.largest) & (extremes[..., 1] >= bounds.smallest)
-    count = int(np.count_nonzero(held.all(axis=-1)))
-    low = betaincinv(count, samples - count + 1, 0.025) if count else 0.0
-    high = betaincinv(count + 1, samples - count, 0.975) if count < samples else 1.0
-    return Frequency(count / samples, (float(low), float(high)), samples)
-
-
 def prefix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
     """Return ‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
     return values_of_layers(list(accumulate(weights, lambda done, weight: weight @ done)))
@@ -286,51 +241,28 @@ def residual_noise(network: Network) -> np.ndarray:
     return (weights - np.eye(d)) * np.sqrt(L * d)
 
 
-def residual_displacement(initial: Network, network: Network) -> np.ndarray:
-    """Return θ_k = L(W_k − W_k(0)) recovered from the weights, of shape (…, L, d, d).
-
-    ```python
-    import deeplin as dl, jax
-    net = dl.initialize.residual(jax.random.key(0), width=3, depth=4, scale=0.1)
-    assert dl.theory.bounds.residual_displacement(net, net).shape == (4, 3, 3)
-    ```
-    """
-    now, start = (np.stack(host_arrays(state)[0], axis=-3) for state in (network, initial))
-    return network.depth * (now - start)
-
-
 REACH = 9.0
 """Range of Gaussian integrals in standard deviations; the mass beyond it is below 1e-18."""
 
 
-def sharp_product_bounds(scale: float, u: float, *, closed_form: bool = False) -> ProductBounds:
-    """Return M_0 = 2exp(s²/2 + u) and m_0 = ½exp(−s²/2 − u) (X-21).
-
-    With `closed_form`, m_0 = ½exp(−s² − u).
-    """
+def sharp_product_bounds(scale: float, u: float) -> ProductBounds:
+    """Return M_0 = 2exp(s²/2 + u) and m_0 = ½exp(−s²/2 − u) (X-21)."""
     s2 = positive_number("scale", scale) ** 2
-    return ProductBounds(2 * np.exp(s2 / 2 + u), np.exp(-(1 if closed_form else 0.5) * s2 - u) / 2)
+    return ProductBounds(2 * np.exp(s2 / 2 + u), np.exp(-s2 / 2 - u) / 2)
 
 
 @lru_cache(maxsize=256)
 def sharp_failure_probability(
-    scale: float,
-    width: int,
-    depth: int,
-    u: float,
-    *,
-    target: float = 0.01,
-    closed_form: bool = False,
+    scale: float, width: int, depth: int, u: float, *, target: float = 0.01
 ) -> float:
     """Return a bound on the probability that a Π_{k:1} or Π_{L:k} leaves its bounds (X-21).
 
     The bounds are those of `sharp_product_bounds`.
 
-    W_k = I + (s/√(Ld))N_k. In closed form 2·5^d(e^{−3du²/8s²} + e^{−9du²/40s²}) + Le^{−Ld/128s²}
-    for L ≥ max(8(u+s²), 256s²), and 1 elsewhere (theorem). The default is sharper and for every L:
-    2·5^d inf_p [max(1, Eξ^p)^L + max(1, Eζ^p)^L] e^{−p(s²+2u)} + target/20 (theorem, expectations
-    by quadrature). ξ and ζ are the factors by which one layer and its inverse transpose change a
-    squared length, with ζ cut off at norms of N_k that occur with probability target/20.
+    W_k = I + (s/√(Ld))N_k: 2·5^d inf_p [max(1, Eξ^p)^L + max(1, Eζ^p)^L] e^{−p(s²+2u)} + target/20
+    (theorem, expectations by quadrature). ξ and ζ are the factors by which one layer and its
+    inverse transpose change a squared length, with ζ cut off at norms of N_k that occur with
+    probability target/20.
 
     Args:
         scale: s.
@@ -338,7 +270,6 @@ def sharp_failure_probability(
         depth: L.
         u: The margin of the bounds, above 0.
         target: The intended total probability, which determines the cut-off.
-        closed_form: Evaluate the closed form.
 
     ```python
     import deeplin as dl
@@ -347,12 +278,6 @@ def sharp_failure_probability(
     """
     s, u = positive_number("scale", scale), positive_number("u", u)
     d, L = whole_number("width", width, minimum=2), whole_number("depth", depth)
-    if closed_form:
-        if max(8 * (u + s**2), 256 * s**2) > L:
-            return 1.0
-        tails = [-3 * d * u**2 / (8 * s**2), -9 * d * u**2 / (40 * s**2)]
-        net = np.log(2) + d * np.log(5) + logsumexp(tails)
-        return float(min(1.0, np.exp(np.logaddexp(net, np.log(L) - L * d / (128 * s**2)))))
     c = s / np.sqrt(L * d)
     cut = c * (2 * np.sqrt(d) + np.sqrt(2 * np.log(20 * L / target)))
     if cut >= 1:
@@ -444,12 +369,3 @@ def certified_depth(
         return sharp_failure_probability(scale, width, L, u, target=target) <= target
 
     return smallest_depth(enough, limit)
-
-
-def certified_gap(scale: float, depth: int, u: float, *, closed_form: bool = False) -> float:
-    """Return C_4 of X-20 with the bounds of X-21.
-
-    Descent converges if R(W(0)) − R_min ≤ C_4λ‖p‖².
-    """
-    bounds = sharp_product_bounds(scale, u, closed_form=closed_form)
-    return float(product_constants(bounds.largest, bounds.smallest, depth).gap)
