@@ -1,21 +1,24 @@
 """Execution of long computations: cached compiled code and threads.
 
-JAX and NumPy release the interpreter lock while they compute, so one thread pool suffices.
+JAX and NumPy release the interpreter lock while they compute, so threads suffice.
 
 JAX is imported where it is used, so that commands without computations start faster.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextvars
-import functools
 import hashlib
 import os
 import platform
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -34,16 +37,32 @@ def thread_count() -> int:
     return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) > 0 else cores
 
 
-@functools.cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Make the pool of this process: threads do not survive a fork.
+@cache
+def _queue(process: int) -> SimpleQueue[Callable[[], object] | None]:
+    """Start the threads of this process, which call what is put on the queue.
 
-    Its threads start at once: the pool would lose sight of one that Ctrl-C interrupts in starting.
+    They do not survive a fork, so every process has its own.
     """
-    pool = ThreadPoolExecutor(thread_count(), thread_name_prefix=f"deeplin-{process}")
-    all_started = threading.Barrier(thread_count())
-    wait([pool.submit(all_started.wait) for _ in range(thread_count())])
-    return pool
+    calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+
+    def work() -> None:
+        for call in iter(calls.get, None):
+            call()
+            del call  # while the thread waits for the next one, nothing keeps its arrays
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(thread_count())]
+    for thread in threads:
+        thread.start()
+
+    @atexit.register
+    def end() -> None:
+        """Wait for parts that are still computed: compiled code must not outlive Python."""
+        for _ in threads:
+            calls.put(None)
+        for thread in threads:
+            thread.join()
+
+    return calls
 
 
 def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
@@ -51,32 +70,50 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
 
     A single part is computed in the calling thread. Context variables (JAX's settings among them)
     are those of the caller. After an error or Ctrl-C no further part is begun.
+
+    Python raises KeyboardInterrupt between any two operations of the main thread, also while this
+    thread holds a lock inside of `concurrent.futures`, which would then never be released. So the
+    main thread calls only operations that cannot be divided: those of `SimpleQueue` and `deque`.
     """
     if len(parts) < 2 or thread_count() == 1:
         return [function(part) for part in parts]
-    contexts = [contextvars.copy_context() for _ in parts]
-    ended = threading.Event()
+    waiting = deque(enumerate(parts))
+    results: dict[int, Result] = {}
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
-    def run(part: Part) -> Result:
-        # Canceling would miss the future that Ctrl-C kept `submit` from returning.
-        if ended.is_set():
-            raise CancelledError
-        return function(part)
+    def work() -> None:
+        error = None
+        try:
+            while waiting:
+                try:
+                    index, part = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    break
+                results[index] = function(part)
+        except BaseException as raised:  # the caller raises it
+            waiting.clear()
+            error = raised
+        ended.put(error)
 
-    pool = _pool(os.getpid())
-    futures = []
+    calls = _queue(os.getpid())
+    workers = range(min(thread_count(), len(parts)))
     try:
-        for context, part in zip(contexts, parts, strict=True):
-            futures.append(pool.submit(context.run, run, part))
-        unfinished = set(futures)
-        while unfinished:
-            # Bounded, because a signal that comes just before a wait is handled only after it.
-            done, unfinished = wait(unfinished, timeout=1, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        return [future.result() for future in futures]
+        for _ in workers:
+            calls.put(partial(contextvars.copy_context().run, work))
+        for _ in workers:
+            if error := _get(ended):
+                raise error
     finally:
-        ended.set()
+        waiting.clear()
+    return [results[index] for index in range(len(parts))]
+
+
+def _get(queue: SimpleQueue[Result]) -> Result:
+    """Return the next entry of a queue; Ctrl-C ends the wait at once, at most 0.1 s later."""
+    while True:
+        # A signal that comes just before a wait is handled only after it.
+        with suppress(Empty):
+            return queue.get(timeout=0.1)
 
 
 def share_compiled_code() -> None:
