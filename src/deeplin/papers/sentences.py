@@ -6,15 +6,11 @@ the sentences about experiments that are not judged.
 
 from __future__ import annotations
 
-import re
 import tomllib
-import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from deeplin.errors import InputError
 from deeplin.papers import (
     bo_1,
     bo_2,
@@ -156,64 +152,3 @@ def quotes() -> list[Quote]:
     ```
     """
     return list(QUOTES)
-
-
-ELISION = "[…]"
-"""Mark of an omission in a quote."""
-_LIGATURES = re.compile(r"ff[il]?|f[il]")
-
-
-def letters(text: str) -> str:
-    """Reduce a text to the letters that every extraction from a PDF keeps.
-
-    ASCII letters in lower case; letters that extractions lose (Greek, ligatures) become `*`.
-    """
-    kept = "".join(
-        char.lower() if char.isascii() and char.isalpha()
-        else "*" if char == "\ufffd" or unicodedata.category(char).startswith("L")
-        else ""
-        for char in unicodedata.normalize("NFC", text)
-    )  # fmt: skip
-    return re.sub(r"\*+", "*", _LIGATURES.sub("*", kept))
-
-
-APART, PIECE = 4_000, 15
-"""Maximum number of letters of an interruption by a figure or footnote, and minimum on each side of
-it."""
-
-
-def missing(quotes: Iterable[Any], folder: Path) -> list[Any]:
-    """Return the quotes that do not stand in any text of a folder, by their letters alone.
-
-    Pieces between elisions must follow one another in the same file. A page break may put a figure
-    or a footnote into a sentence once.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; pass one with the texts of the papers.")
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".md"))
-    if not paths:
-        raise InputError(f"{folder} holds no .txt or .md file; pass a folder with the texts.")
-    texts = [letters(path.read_text(encoding="utf-8", errors="replace")) for path in paths]
-    return [quote for quote in quotes if not any(_stands(quote.text, text) for text in texts)]
-
-
-def _stands(quote: str, text: str) -> bool:
-    place = 0
-    for piece in map(letters, quote.split(ELISION)):
-        place = _after(piece, text, place)
-        if place < 0:
-            return False
-    return True
-
-
-def _after(piece: str, text: str, place: int) -> int:
-    """Return where a piece ends in the text, with at most one interruption; −1 if not found."""
-    found = text.find(piece, place)
-    if found >= 0:
-        return found + len(piece)
-    for cut in range(len(piece) - PIECE, PIECE - 1, -1):
-        first = text.find(piece[:cut], place)
-        if first >= 0:
-            rest = text.find(piece[cut:], first + cut, first + cut + APART)
-            return -1 if rest < 0 else rest + len(piece) - cut
-    return -1
