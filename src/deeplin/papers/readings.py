@@ -78,6 +78,18 @@ def means(runs: Table, column: str, *by: str, name: str = "", **limits: float) -
     return [mean_of(name + cell, group[column], **limits) for cell, group in found]
 
 
+def typical(runs: Table, column: str, *by: str, of: str = "", **limits: float) -> list[Part]:
+    """Return the median of a column over each cell, with its limits, and the mean beside it."""
+    return [
+        part
+        for name, group in cells(runs, *by)
+        for part in (
+            median_of(f"median{of}, {name}", group[column], **limits),
+            mean_of(f"mean{of}, {name}", group[column]),
+        )
+    ]
+
+
 def largest(runs: Table) -> Table:
     """Return the runs of the largest scale at which FEW runs or more survive at every rate."""
     counts = runs.groupby(["scale", "learning_rate"]).size().unstack().fillna(0)
@@ -187,11 +199,7 @@ def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
 
 def gelu_plateau(config: ScaleSweep, table: Table) -> list[Part]:
     """Return median and mean sharpness over 2/η of the runs that start above it."""
-    groups = list(cells(above_edge(shown(table)), "learning_rate"))
-    return [
-        *(median_of(f"median, {name}", group["height"], **AROUND) for name, group in groups),
-        *(mean_of(f"mean, {name}", group["height"]) for name, group in groups),
-    ]
+    return typical(above_edge(shown(table)), "height", "learning_rate", **AROUND)
 
 
 def interplay(config: ScaleSweep, table: Table, growth: Any = growth) -> list[Part]:
@@ -352,22 +360,16 @@ def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
     The limits are 1, and twice or half the linear bounds.
     """
     low, high = config.setting.flattest.lower / 2, 2 * config.setting.upper_bound
-    groups = list(cells(smallest(shown(table)), "learning_rate"))
+    runs = smallest(shown(table))
     return [
-        *(median_of(f"median over 2/η, {n}", g["height"], upper=1.0) for n, g in groups),
-        *(median_of(f"median, {n}", g["sharpness"], low, high) for n, g in groups),
-        *(mean_of(f"mean over 2/η, {n}", g["height"]) for n, g in groups),
+        *typical(runs, "height", "learning_rate", of=" over 2/η", upper=1.0),
+        *typical(runs, "sharpness", "learning_rate", lower=low, upper=high),
     ]
 
 
 def reaches_edge(config: ScaleSweep, table: Table) -> list[Part]:
     """Return median and mean sharpness of every scale and rate, over 2/η."""
-    groups = list(cells(shown(table), "learning_rate", "scale"))
-    limits = {"lower": AROUND["lower"]}
-    return [
-        *(median_of(f"median, {name}", group["height"], **limits) for name, group in groups),
-        *(mean_of(f"mean, {name}", group["height"]) for name, group in groups),
-    ]
+    return typical(shown(table), "height", "learning_rate", "scale", lower=AROUND["lower"])
 
 
 def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
@@ -406,47 +408,37 @@ def descent(table: Table) -> Any:
     )
 
 
-def swept(first: Table, last: Table) -> Iterator[tuple[str, str, Any]]:
-    """Yield letter, column and descents of the scale of the first layer, and of the last."""
-    yield "α", "alpha", descent(first)
-    yield "β", "beta", descent(last)
+LETTERS = {"alpha": "α", "beta": "β"}
+"""Letter of the scale of the first layer, and of the last."""
 
 
-def grows(table: Table, scale: str) -> list[Part]:
+def swept(*tables: Table) -> Iterator[tuple[str, str, Any]]:
+    """Yield letter and column of the scale that a table varies, and the table."""
+    for table in tables:
+        scale = "alpha" if table["alpha"].nunique() > 1 else "beta"
+        yield LETTERS[scale], scale, table
+
+
+def grows(config: WideSweep, *tables: Table) -> list[Part]:
     """Return the relative increase of the risk over the range, by regression for each draw."""
     found = []
-    for d, runs in descent(table).groupby("dimension"):
-        rises = [
-            slope_interval(one[scale] ** 2, one["risk"])[0]
-            * one[scale].max() ** 2
-            / one["interpolant_risk"].iloc[0]
-            for _, one in runs.dropna(subset=["risk"]).groupby("repetition")
-        ]
-        letter = "α" if scale == "alpha" else "β"
-        found.append(mean_of(f"with {letter}², d = {d}", rises, lower=1e-12))
+    for letter, scale, table in swept(*tables):
+        for d, runs in descent(table).groupby("dimension"):
+            rises = [
+                slope_interval(one[scale] ** 2, one["risk"])[0]
+                * one[scale].max() ** 2
+                / one["interpolant_risk"].iloc[0]
+                for _, one in runs.dropna(subset=["risk"]).groupby("repetition")
+            ]
+            found.append(mean_of(f"with {letter}², d = {d}", rises, lower=1e-12))
     return found
-
-
-def grows_with_first(config: WideSweep, table: Table) -> list[Part]:
-    """Return the increase with α²."""
-    return grows(table, "alpha")
-
-
-def grows_with_last(config: WideSweep, table: Table) -> list[Part]:
-    """Return the increase with β²."""
-    return grows(table, "beta")
-
-
-def grows_with_either(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """Return the increases with α² and with β²."""
-    return grows(first, "alpha") + grows(last, "beta")
 
 
 def approaches(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """Return the squared distance to Θ_min at the zero function, over ‖Θ_min‖²."""
     return [
         mean_of(f"{letter} = 0, d = {d}", runs["near"], upper=0.01)
-        for letter, scale, table in swept(first, last)
+        for letter, scale, table in swept(descent(first), descent(last))
         for d, runs in table[table[scale] == 0].groupby("dimension")
     ]
 
@@ -466,7 +458,7 @@ def close(runs: Table, where: str) -> list[Part]:
 def close_at_zero(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """Return `close` at the zero function, and its distance over that at the largest variance."""
     found = []
-    for letter, scale, runs in swept(first, last):
+    for letter, scale, runs in swept(descent(first), descent(last)):
         found += close(runs[runs[scale] == 0], f"{letter} = 0, ")
         found += [
             part._replace(name=f"over the largest variance, {letter}, {part.name}", upper=CLOSE)
@@ -486,7 +478,7 @@ def distance_ratio(runs: Table, scale: str) -> list[Part]:
 def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """Return added risk, and share of the distance outside the data, at the largest variance."""
     found = []
-    for letter, scale, runs in swept(first, last):
+    for letter, scale, runs in swept(descent(first), descent(last)):
         runs = runs[runs[scale] == runs[scale].max()].dropna(subset=["risk"])
         for d, cell in runs.groupby("dimension"):
             added = cell["risk"] - cell["interpolant_risk"]
@@ -516,19 +508,13 @@ def trained_to_target(config: WideSweep, table: Table) -> list[Part]:
     ]
 
 
-def relu_first(config: ReluSweep, first: Table) -> list[Part]:
-    """Return the relative change of the risk from the smallest nonzero α to the largest."""
-    return [mean_of("with α", effect(main_runs(config, first), "alpha"), lower=SIGNIFICANT)]
-
-
-def relu_last(config: ReluSweep, last: Table) -> list[Part]:
-    """Return the relative change of the risk from the smallest nonzero β to the largest."""
-    return [mean_of("with β", effect(main_runs(config, last), "beta"), upper=SIGNIFICANT)]
-
-
-def relu_both(config: ReluSweep, first: Table, last: Table) -> list[Part]:
-    """Return `relu_first` and `relu_last`."""
-    return relu_first(config, first) + relu_last(config, last)
+def relu_effect(config: ReluSweep, *tables: Table) -> list[Part]:
+    """Return the relative change of the risk from the smallest nonzero scale to the largest."""
+    limits = {"alpha": {"lower": SIGNIFICANT}, "beta": {"upper": SIGNIFICANT}}
+    return [
+        mean_of(f"with {letter}", effect(main_runs(config, table), scale), **limits[scale])
+        for letter, scale, table in swept(*tables)
+    ]
 
 
 def relu_trained(config: ReluSweep, first: Table, last: Table) -> list[Part]:
