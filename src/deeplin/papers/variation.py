@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,8 @@ FIXED = {"setting", "starts", "start"}
 """Fields that no caller changes: they name the authors' own draws."""
 SEEDS = {"seed": 0, "data_seed": AUTHORS, "data_seeds": AUTHORS, "checked": 0}
 """Fields whose numbers may be below 1, with the smallest one."""
+CHOICES = {"initialization": ("gaussian", "residual"), "activation": ("linear", "gelu")}
+"""Fields whose values are names."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,16 @@ def varied(
 ) -> Any:
     """Return the config of a panel with some fields changed, each checked, or on other data."""
     setting = getattr(config, "setting", None)
-    own = _fields(config)
-    inner = {} if setting is None else _fields(setting)
-    inner = {key: hint for key, hint in inner.items() if key not in (*own, *config.unused)}
-    unknown = sorted(set(changes) - set(own) - set(inner))
+    own = _changeable(config)
+    inner = {} if setting is None else _changeable(setting)
+    inner = {key: value for key, value in inner.items() if key not in (*own, *config.unused)}
+    known = inner | own
+    unknown = sorted(set(changes) - set(known))
     if unknown:
-        known = ", ".join(sorted({*own, *inner}))
-        raise InputError(f"{name} has no {', '.join(unknown)}; pass any of {known}.")
-    given = {
-        key: _checked(key, value, own.get(key) or inner[key], getattr(config, key, None))
-        for key, value in changes.items()
-    }
+        raise InputError(
+            f"{name} has no {', '.join(unknown)}; pass any of {', '.join(sorted(known))}."
+        )
+    given = {key: _checked(key, value, known[key]) for key, value in changes.items()}
     if setting is not None and given.get("seed") == 0 and len(given) > 1:
         raise InputError(
             f"seed is 0, which stands for the FM authors' own starts, and {name} has other "
@@ -67,45 +66,41 @@ def varied(
     return replace(config, **given)
 
 
-def _fields(config: Any) -> dict[str, Any]:
-    """Return the type of each field that may be changed."""
-    hints = typing.get_type_hints(type(config))
-    names = (field.name for field in dataclasses.fields(config))
-    return {name: hints[name] for name in names if name not in FIXED}
+def _changeable(config: Any) -> dict[str, Any]:
+    """Return the present value of each field that may be changed."""
+    return {
+        field.name: getattr(config, field.name)
+        for field in fields(config)
+        if field.name not in FIXED
+    }
 
 
-def _checked(name: str, value: Any, hint: Any, example: Any) -> Any:
-    """Return the value of a field, refused with a sentence if it cannot be one."""
-    if typing.get_origin(hint) is tuple:
+def _checked(name: str, value: Any, present: Any) -> Any:
+    """Return a value of the kind of the present one, refused with a sentence if it is not."""
+    if isinstance(present, tuple):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise InputError(f"{name} is {shown(value)}; pass a list, such as {name}=({value},).")
-        entries = list(value)
+        entries = tuple(_checked(name, entry, present[0]) for entry in value)
         if not entries:
             raise InputError(f"{name} is empty; pass at least one value.")
-        inner = typing.get_args(hint)[0]
-        return tuple(_checked(name, entry, inner, example) for entry in entries)
-    if typing.get_origin(hint) is typing.Literal:
-        if value not in typing.get_args(hint):
-            options = ", ".join(typing.get_args(hint))
-            raise InputError(f"{name} is {shown(value)}; pass one of {options}.")
+        return entries
+    if is_dataclass(present) and not isinstance(present, type):
+        # an entry of `rates`, from its values in order
+        parts = [field.name for field in fields(present)]
+        values = astuple(value) if isinstance(value, type(present)) else value
+        if not isinstance(values, Sequence) or len(values) != len(parts):
+            raise InputError(
+                f"{name} has the entry {shown(value)}; pass for each ({', '.join(parts)})."
+            )
+        pairs = zip(parts, values, astuple(present), strict=True)
+        return type(present)(*(_checked(f"{part} of {name}", *both) for part, *both in pairs))
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise InputError(f"{name} is {shown(value)}; pass one of {', '.join(CHOICES[name])}.")
         return value
-    if hint is int:
+    if isinstance(present, int):
         return whole_number(name, value, minimum=SEEDS.get(name, 1))
-    if dataclasses.is_dataclass(hint):
-        return _entry(name, value, hint)
     return positive_number(name, value, zero_allowed=True)
-
-
-def _entry(name: str, value: Any, kind: Any) -> Any:
-    """Return an entry of a list such as `rates`, from its values in order."""
-    parts = typing.get_type_hints(kind)
-    values = dataclasses.astuple(value) if isinstance(value, kind) else value
-    if not isinstance(values, Sequence) or len(values) != len(parts):
-        raise InputError(
-            f"{name} has the entry {shown(value)}; pass for each ({', '.join(parts)})."
-        )
-    pairs = zip(parts.items(), values, strict=True)
-    return kind(*(_checked(f"{part} of {name}", one, hint, None) for (part, hint), one in pairs))
 
 
 def _on_own_data(name: str, config: Any, given: dict[str, Any], problem: Problem) -> dict[str, Any]:
@@ -121,11 +116,8 @@ def _on_own_data(name: str, config: Any, given: dict[str, Any], problem: Problem
             f"problem has {problem.outputs} output(s) and the loss {problem.loss}; the figures of "
             "FM take one output and the squared loss."
         )
-    fields: dict[str, Any] = {
-        field.name: getattr(setting, field.name) for field in dataclasses.fields(Setting)
-    }
-    fields |= {"samples": problem.samples, "dimension": problem.dimension, "data_seed": 0}
-    mine = OwnSetting(**fields, problem=problem)
+    data = {"samples": problem.samples, "dimension": problem.dimension, "data_seed": 0}
+    mine = OwnSetting(**vars(setting) | data, problem=problem)
     theirs = replace(config.setting, depth=mine.depth)
     ratio = mine.flattest.critical_learning_rate() / theirs.flattest.critical_learning_rate()
     found: dict[str, Any] = {"setting": mine}
