@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -173,43 +173,20 @@ def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
     ax.errorbar(points[by], points["mean"], spread, **options)
 
 
-LEGENDS: dict[str, dict[str, Any]] = {
-    "inside": {},
-    "beside": {"loc": "center left", "bbox_to_anchor": (1, 0.5)},
-    "below": {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False},
-    "above": {
-        "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
-    },
-}  # fmt: skip
-"""Places of a legend."""
+def place_legend(ax: Axes, **options: Any) -> None:
+    """Place a legend below the axes in at most three columns, or at `loc` inside them.
 
-
-def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
-    """Place a legend at a place of `LEGENDS`, with options of `Axes.legend`.
-
-    A legend below the axes has at most three columns. What several curves share comes last.
+    `options` are those of `Axes.legend`. What several curves share comes last.
     """
     handles: Any = options.pop("handles", None) or ax.get_legend_handles_labels()[0]
     handles = sorted(handles, key=lambda handle: _gid(handle) == SHARED)
-    rows = {"ncols": min(len(handles), 3)} if place == "below" else {}
-    ax.legend(handles=handles, **LEGENDS[place] | rows | options)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
+    columns = {"ncols": min(len(handles), 3)}
+    ax.legend(handles=handles, **({} if "loc" in options else below | columns) | options)
 
 
 def _gid(handle: Any) -> str | None:
     return handle.get_gid() if hasattr(handle, "get_gid") else None
-
-
-def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
-    """Set the properties `axes`, write plain numbers on some axes, and place the legend.
-
-    `legend` holds the arguments of `place_legend`, or None for no legend or one drawn by the plot
-    itself.
-    """
-    ax.set(**axes)
-    for name in plain:
-        plain_numbers({"x": ax.xaxis, "y": ax.yaxis}[name])
-    if legend is not None:
-        place_legend(ax, **legend)
 
 
 def ticks_at(ax: Axes, values: Sequence[float]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deeplin.errors import InputError
-from deeplin.papers import fm_1, fm_2, fm_4, fm_6, fm_7, verdicts
+from deeplin.papers import fm_1, fm_2, fm_4, fm_6, fm_7
 from deeplin.papers.catalogue import FIGURES
 from deeplin.papers.figures import PRESETS, select
 from deeplin.papers.setting import AUTHORS
@@ -97,13 +97,3 @@ def test_figures_are_selected_by_name_or_panel_in_the_order_of_the_report():
     assert select(FIGURES, None) == list(FIGURES)
     with pytest.raises(InputError, match=r"no figure FM-9.*there are FM-1"):
         select(FIGURES, ["FM-9"])
-
-
-def test_the_time_of_the_full_protocol_is_that_recorded_or_follows_from_its_steps(monkeypatch):
-    study, known = fm_4.SWEEP, {"quick": {"seconds": {"fm-4-scales": 3.0}}}
-    monkeypatch.setattr(verdicts, "everything", lambda: known)
-    assert study.expected_seconds("quick") == (3.0, True)
-    assert study.expected_seconds("paper") == (3.0 * 20 / 8, False)  # 20 repetitions for 8
-    known["paper"] = {"seconds": {"fm-4-scales": 5.0}}
-    assert study.expected_seconds("paper") == (5.0, True)
-    assert np.isnan(fm_1.SWEEP.expected_seconds("paper")[0])

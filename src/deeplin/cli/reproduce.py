@@ -78,18 +78,17 @@ def reproduce(
 
 def _print_list(names: list[str] | None) -> None:
     """Print one line per figure, with its title and the time that each preset takes."""
-    from deeplin.papers import catalogue
+    from deeplin.papers import catalogue, verdicts
     from deeplin.papers.figures import PRESETS, select
     from deeplin.papers.report import duration
 
     for figure in select(catalogue.FIGURES, names):
         times = []
         for preset in PRESETS:
-            found = [study.expected_seconds(preset) for study in figure.studies]
-            total = sum(seconds for seconds, _ in found)
-            about = "" if all(measured for _, measured in found) else "about "
-            text = f"{about}{duration(total)}" if total == total else "not recorded"
-            times.append(f"{preset} {text}")
+            known = verdicts.read(preset, "seconds")
+            recorded = all(study.name in known for study in figure.studies)
+            total = duration(sum(known[study.name] for study in figure.studies)) if recorded else ""
+            times.append(f"{preset} {total or 'not recorded'}")
         typer.echo(f"{figure.name:<12}{figure.title}: {', '.join(times)}")
     typer.echo("Seconds of one core; figures that share runs compute them once.")
 

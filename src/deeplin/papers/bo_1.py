@@ -34,11 +34,11 @@ def _panels(figure: str, study, letter: str) -> tuple[Panel, Panel]:
     return (
         define_panel(
             figure, study, partial(plot, column="risk"), partial(log_answers, figure=figure),
-            axes={"xlabel": xlabel, "ylabel": RISK}, legend="below",
+            axes={"xlabel": xlabel, "ylabel": RISK},
         ),
         define_panel(
             f"{figure}-right", study, partial(plot, column="distance"),
-            axes={"xlabel": xlabel, "ylabel": DISTANCE}, legend="below",
+            axes={"xlabel": xlabel, "ylabel": DISTANCE},
         ),
     )  # fmt: skip
 

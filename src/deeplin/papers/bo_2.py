@@ -363,7 +363,6 @@ FIGURE = define_figure(
             "xlabel": "Scale that grows tenfold, the other one is 1",
             "ylabel": "Relative change of the excess risk",
         },
-        legend="below",
         ours=True,
     ),
 )

@@ -25,7 +25,6 @@ FIGURE = define_figure(
         DIMENSION,
         partial(plot_against_dimension, column="risk"),
         axes={"xlabel": XLABEL, "ylabel": RISK},
-        legend="below",
     ),
     define_panel(
         "BO-3-distance",
@@ -33,6 +32,5 @@ FIGURE = define_figure(
         partial(plot_against_dimension, column="distance"),
         partial(log_answers, figure="BO-3"),
         axes={"xlabel": XLABEL, "ylabel": DISTANCE, "yscale": "log"},
-        legend="below",
     ),
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import string
 import time
 import tomllib
@@ -19,6 +18,7 @@ from functools import cache
 from importlib.resources import files
 from numbers import Integral
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
@@ -27,7 +27,7 @@ from matplotlib.axes import Axes
 from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.papers import verdicts
 from deeplin.papers.statistics import each, extent, interval, number, percent
-from deeplin.plot_style import SIZE, finish
+from deeplin.plot_style import SIZE, place_legend, plain_numbers
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
 from deeplin.sweep.keys import digest
@@ -98,23 +98,6 @@ class Study:
         """Return the number of runs with a config."""
         return sum(unit.runs for unit in self.experiment.units(config))
 
-    def work(self, preset: str) -> float:
-        """Return the number of steps of all runs, or of runs without steps, to predict time."""
-        units = self.experiment.units(self.presets[preset])
-        return float(sum(unit.steps for unit in units) or sum(unit.runs for unit in units))
-
-    def expected_seconds(self, preset: str) -> tuple[float, bool]:
-        """Return the recorded seconds on one core, or those of the quick preset scaled by `work`.
-
-        The second result says whether they were measured; without a record the time is NaN. A quick
-        preset compiles as long as the full one, so its multiple overestimates the time.
-        """
-        known = verdicts.read(preset, "seconds").get(self.name)
-        if known is not None:
-            return known, True
-        quick = verdicts.read("quick", "seconds").get(self.name, math.nan)
-        return quick * self.work(preset) / self.work("quick"), False
-
 
 @dataclass(frozen=True, eq=False)
 class Panel:
@@ -168,9 +151,9 @@ def define_panel(
     answers: Callable[[Any, Table], Answers] | None = None,
     *,
     axes: Mapping[str, Any],
-    legend: str | Mapping[str, Any] | None = None,
+    legend: Mapping[str, Any] | None = MappingProxyType({}),
     size: tuple[float, float] = SIZE,
-    plain: Sequence[str] = (),
+    plain: bool = False,
     ours: bool = False,
     theorems: Callable[[Any, Table], dict[str, Any]] | None = None,
 ) -> Panel:
@@ -183,17 +166,20 @@ def define_panel(
         answers: function that returns, for each question it answers, the values that the sentence
             in `figures.toml` names.
         axes: properties of the axes, such as `xlabel`.
-        legend: a place of `plot_style.LEGENDS`, or arguments of `place_legend`; None for no legend.
+        legend: options of `place_legend`; None if the plot places it, or has none.
         size: width and height in inches.
-        plain: axes (x, y) on which plain numbers stand for powers of ten.
+        plain: whether plain numbers stand for powers of ten on the vertical axis.
         ours: whether no paper prints this panel.
         theorems: function that counts the theorems that the table judges.
     """
-    place = {"place": legend} if isinstance(legend, str) else legend
 
     def draw(config: Any, table: Table, ax: Axes) -> None:
         plot(config, table, ax)
-        finish(ax, axes, plain, place)
+        ax.set(**axes)
+        if plain:
+            plain_numbers(ax.yaxis)
+        if legend is not None:
+            place_legend(ax, **legend)
 
     def questions(config: Any, table: Table) -> list[Question]:
         found = answers(config, table) if answers else {}

@@ -227,7 +227,6 @@ FIGURE = define_figure(
             "yscale": "log",
             "ylim": (3e-16, 10),
         },
-        legend="below",
     ),
     define_panel(
         "FM-2-thresholds",
@@ -236,7 +235,7 @@ FIGURE = define_figure(
         threshold_answers,
         size=(4.8, 3.9),
         axes={"xlabel": "Depth", "ylabel": "Critical rate relative to the exact one"},
-        legend={"place": "below", "ncols": 2},
+        legend={"ncols": 2},
         ours=True,
     ),
 )

@@ -100,6 +100,6 @@ FIGURE = define_figure(
             "ylabel": r"$\log_{10}$ generalization gap (test − train risk)",
         },
         size=(4.8, 4.4),
-        legend={"place": "below", "ncols": 1},
+        legend={"ncols": 1},
     ),
 )

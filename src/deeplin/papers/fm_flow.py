@@ -15,7 +15,7 @@ from deeplin.networks import Network, initialize
 from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
 from deeplin.papers.setting import Config, Setting
 from deeplin.papers.statistics import number
-from deeplin.plot_style import INK, QUIET, series
+from deeplin.plot_style import INK, QUIET, name_once, series
 from deeplin.problems import Problem
 from deeplin.sweep import run_keys
 from deeplin.theory import balanced_sharpness
@@ -87,7 +87,7 @@ def _flat(networks) -> np.ndarray:
 
 def path_answers(config: Paths, table: Table) -> Answers:
     """Answer up to which rate, and from which scale on, descent stays near the flow."""
-    factor = max(config.factors)
+    factor, table = max(config.factors), table[table["status"] != "diverged"]
     top = table[table["factor"] == factor].groupby("scale")["apart"].mean()
     middle = table[np.isclose(table["factor"], REASONABLE)].groupby("scale")["apart"].mean()
     return {"how far apart": {"middle": middle, "factor": factor, "top": top}}
@@ -97,8 +97,12 @@ def plot_paths(config: Paths, table: Table, ax: Axes) -> None:
     """Plot largest distance from the flow's curve against the rate, for each scale."""
     for index, (scale, runs) in enumerate(table.groupby("scale")):
         style = series(index, label=f"scale {number(scale)}")
+        gone = runs["status"] == "diverged"
         ax.plot(runs["factor"], runs["apart"], ".", color=style["color"], alpha=0.3)
-        ax.plot(runs.groupby("factor")["apart"].mean(), **style)
+        ax.plot(runs["factor"][gone], runs["apart"][gone], "x", color=style["color"], zorder=4)
+        ax.plot(runs[~gone].groupby("factor")["apart"].mean(), **style)
+        if gone.any():
+            name_once(ax, "diverged, not in the mean", linestyle="", marker="x")
     ax.plot([], [], ".", color=QUIET, alpha=0.5, label="single runs")
     ax.axhline(0.05, color=INK, linestyle=":", linewidth=1, label="a twentieth")
 
@@ -131,7 +135,6 @@ FIGURE = define_figure(
             "xscale": "log",
             "yscale": "log",
         },
-        legend="below",
         ours=True,
     ),
 )

@@ -32,7 +32,7 @@ from deeplin.papers.trajectories import AUTHORS_RUN, Trajectories, own_starts
 from deeplin.papers.verdicts import Part, exactly, mean_of, median_of, share_of
 from deeplin.papers.wide_sweep import WideSweep
 
-AROUND = {"lower": 0.9, "upper": 1.1}
+AROUND: dict[str, Any] = {"lower": 0.9, "upper": 1.1}
 """*Around*, *at*: within a tenth, where the thresholds 2/η differ by factors."""
 RARE = 0.05
 """*Nowhere*, *it may happen*: one in twenty, the printed repetitions of a cell."""

@@ -258,7 +258,7 @@ SCALE, SCALE_S = "Scale of initialization", "Scale of initialization $s$"
 def distance_panel(name: str, study: Study, xlabel: str = SCALE) -> Panel:
     """Return panel a of a figure."""
     axes = {"xlabel": xlabel, "ylabel": r"$\|w - w^\star\|_2^2$", "yscale": "log"}
-    return define_panel(name, study, plot_distance, axes=axes, legend="below")
+    return define_panel(name, study, plot_distance, axes=axes)
 
 
 def sharpness_panel(
@@ -267,11 +267,11 @@ def sharpness_panel(
     """Return panel b of a figure, with options of `plot_sharpness`."""
     axes = {"xlabel": xlabel, "ylabel": "Sharpness", "yscale": "log"}
     plot = partial(plot_sharpness, **options)
-    place: dict[str, Any] = {"axes": axes, "plain": ("y",), "legend": "below"}
+    place: dict[str, Any] = {"axes": axes, "plain": True}
     return define_panel(name, study, plot, answers, ours=ours, **place)
 
 
 def divergence_panel(name: str, study: Study, xlabel: str = SCALE) -> Panel:
     """Return FM-3 or FM-5."""
     axes = {"xlabel": xlabel, "ylabel": "Probability of divergence", "ylim": (-0.03, 1.03)}
-    return define_panel(name, study, plot_divergence, divergence_answers, axes=axes, legend="below")
+    return define_panel(name, study, plot_divergence, divergence_answers, axes=axes)

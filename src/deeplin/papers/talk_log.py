@@ -112,11 +112,11 @@ FIGURE = define_figure(
         size=(4.8, 4.2),
         axes={
             "xlabel": "Learning rate relative to the threshold of its problem",
-            "ylabel": "Final loss (gap) over that at the start",
+            "ylabel": "Final loss or gap,\nover that at the start",
             "xscale": "log",
             "yscale": "log",
         },
-        legend={"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "frameon": False},
+        legend={"ncols": 1, "bbox_to_anchor": (0.5, -0.22)},
         ours=True,
     ),
 )

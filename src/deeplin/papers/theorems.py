@@ -227,6 +227,7 @@ FIGURE = define_figure(
         answers,
         size=(5.2, 4.2),
         axes={},
+        legend=None,
         ours=True,
         theorems=count,
     ),

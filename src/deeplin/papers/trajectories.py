@@ -178,7 +178,7 @@ def plot_training(
         right.axhline(height, color=color, linestyle=line, label=label, linewidth=1, zorder=1)
     right.plot([], [], color=QUIET, label="as run, float32", **light)
     named, _ = right.get_legend_handles_labels()
-    place_legend(ax, "below", handles=named, ncols=len(named))
+    place_legend(ax, handles=named, ncols=len(named))
     right.set_yscale("log")
     plain_numbers(right.yaxis)
     ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=COLORS[0])
@@ -243,10 +243,10 @@ def training_panels(figure: str, study: Study, **options: Any) -> tuple[Panel, P
     return (
         define_panel(
             f"{figure}c", study, partial(plot_training, **below, **options),
-            partial(stable_answers, **below), axes=axes,
+            partial(stable_answers, **below), axes=axes, legend=None,
         ),
         define_panel(
             f"{figure}d", study, partial(plot_training, **at_edge, subsample=5, **options),
-            partial(edge_answers, **at_edge), axes=axes,
+            partial(edge_answers, **at_edge), axes=axes, legend=None,
         ),
     )  # fmt: skip
