@@ -51,9 +51,9 @@ ADVISED_FRACTION = 0.5
 """Fraction of the largest stable rate that is advised: the sharpness may be larger on the way."""
 DEFAULT_ADAPTIVE_RATE = 1e-3
 """Learning rate advised for Adam and RMSProp, the usual default of Adam."""
-LARGEST_PROGRAM, LARGEST_BRACKET = 120, 1000
+LARGEST_PROGRAM, LARGEST_HESSIAN = 120, 1000
 """Most weights (classes times inputs) up to which S_min of the softmax loss is computed, and up to
-which it is bounded."""
+which S_bal is."""
 LARGEST_SEPARATION = 10**6
 """Most numbers, of all classes, for which separated classes are looked for."""
 CENTERED = 1e-8
@@ -300,7 +300,7 @@ def advise(
     plain = spec.optimizer == "descent" and not decay and batch is None
     exactly = biases and plain and problem.loss == "squared" and has_centered_inputs(problem)
     weights = problem.outputs * problem.dimension if problem.loss == "softmax" else 0
-    if problem.has_minimizer and weights <= LARGEST_BRACKET:
+    if problem.has_minimizer and weights <= LARGEST_HESSIAN:
         limits: dict[str, Any] = {"biases": True} if exactly else {}
         if best is not None:
             limits["width"] = width
@@ -310,33 +310,33 @@ def advise(
         if weights <= LARGEST_PROGRAM:
             flattest = minimal_sharpness(problem, L, **limits)
             lower, exact, upper = flattest.lower, flattest.exact, flattest.upper
-        else:
-            lower, upper = _softmax_bracket(problem, L)
-            upper = min(upper, balanced)
     if minimum is not None:
         lowest = end = minimum.sharpness
     elif not math.isnan(balanced):
-        lowest, end = (lower if math.isnan(exact) else exact) if known else math.nan, balanced
+        lowest, end = exact if known else math.nan, balanced
     else:
         lowest, end = math.nan, _sharpness_near_zero(problem, L)
     limit = stability_limit(spec.momentum, nesterov=spec.nesterov)
     critical = limit / effective_sharpness(lowest, spec.radius(problem))
-    settles = minimum is not None or (problem.has_minimizer and known)
+    settles = problem.has_minimizer or decay > 0
     if spec.adaptive:
         beta1 = spec.beta1 if spec.optimizer == "adam" else 0.0
         critical = spec.epsilon_on_risk(problem) * (2 + 2 * beta1) / ((1 - beta1) * lowest)
-    remarks = (*_remarks_on_minimum(problem, minimum, known), *_remarks_on_optimizer(spec, settles))
-    if problem.has_minimizer and minimum is None and known and weights > LARGEST_PROGRAM:
-        remarks += (_remark_on_size(problem, critical * lower / upper, critical, spec, factor),)
+    remarks = _remarks_on_minimum(problem, minimum, known)
+    if problem.has_minimizer and known and weights > LARGEST_PROGRAM:
+        many = f"{problem.outputs} classes and {problem.dimension} inputs"
+        remarks += (f"For {many} the critical rate is not computed.",)
+    elif not math.isnan(critical):
+        remarks += _remarks_on_optimizer(spec)
     if batch is not None:
-        settles = settles and minimum is None and problem.residual_share <= INTERPOLATION_TOLERANCE
+        settles = settles and not decay and problem.residual_share <= INTERPOLATION_TOLERANCE
         end, critical, more = _rates_on_batches(problem, L, batch, spec, minimum, end)
         remarks += more
     elif spec.batch_size is not None and spec.batch_size > problem.samples:
         remarks += (f"A batch of {spec.batch_size} holds all {problem.samples} samples.",)
     if best is not None:
         remarks += (_remark_on_width(problem, best, width),)
-    if biases and not exactly and settles and not math.isnan(critical):
+    if biases and not exactly and not math.isnan(critical):
         remarks += (_remark_on_biases(problem, critical / factor),)
         critical = math.nan
     pace = (1 - spec.momentum) * stability_limit()
@@ -389,42 +389,6 @@ def _remark_on_biases(problem: Problem, without: float) -> str:
     return (
         f"With biases the critical rate is known {why}; here the rate to use is simulated. Without "
         f"biases the critical rate is {without:.3g}."
-    )
-
-
-def _softmax_bracket(problem: Problem, depth: int) -> tuple[float, float]:
-    """Return bounds of S_min from c_1 I⊗G ⪯ H ⪯ c_2 I⊗G, with G the mean block of H (X-17).
-
-    With I⊗G in the place of H the problem is one of least squares with several outputs (X-7).
-    """
-    q, d = problem.outputs, problem.dimension
-    blocks = problem.curvature.reshape(q, d, q, d)
-    values, vectors = np.linalg.eigh(np.einsum("aiaj->ij", blocks))
-    kept = values > np.finfo(float).eps * d * values[-1]
-    values, basis = values[kept], vectors[:, kept]
-    classes = np.linalg.qr(np.eye(q)[:, 1:] - 1 / q)[0]  # adding a constant to all changes nothing
-    both = np.einsum("ac,aibj,bd->cidj", classes, blocks, classes)
-    scaled = np.einsum("ir,cidj,js->crds", basis / np.sqrt(values), both, basis / np.sqrt(values))
-    ends = np.linalg.eigvalsh(scaled.reshape(2 * (len(values) * (q - 1),)))
-    theta = basis.T @ problem.optimum_columns @ classes
-    cross = values[:, None] * theta
-    alone = Problem.from_moments(
-        np.diag(values) / 2, cross / 2, theta.T @ cross / 2, problem.samples
-    )
-    exact = minimal_sharpness(alone, depth).exact
-    return float(ends[0]) * exact, float(ends[-1]) * exact
-
-
-def _remark_on_size(
-    problem: Problem, least: float, most: float, spec: TrainingSpec, factor: float
-) -> str:
-    """Return a remark on classes and inputs that are too many for the exact critical rate."""
-    many = f"{problem.outputs} classes and {problem.dimension} inputs"
-    if math.isnan(least) or spec.adaptive or spec.optimizer == "sam":
-        return f"For {many} the critical rate is not computed."
-    return (
-        f"For {many} the critical rate is bounded instead of computed: it is between "
-        f"{least / factor:.3g} and {most / factor:.3g}."
     )
 
 
@@ -580,9 +544,9 @@ def separated_classes(problem: Problem) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _remarks_on_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
+def _remarks_on_optimizer(spec: TrainingSpec) -> tuple[str, ...]:
     """Return remarks on how far the critical rate of SAM or Adam is exact."""
-    if not settles or spec.batch_size is not None:
+    if spec.batch_size is not None:
         return ()
     if spec.adaptive:
         name = OPTIMIZER_NAMES[spec.optimizer]
