@@ -375,6 +375,17 @@ def test_a_trained_run_predicts_classes_and_probabilities(frame, target, command
         assert run.predict(path)[4] is None
 
 
+def test_three_classes_with_weight_decay_settle(frame):
+    reading = read_problem(only(frame, "kind"), "kind", standardize=True)
+    optimizer = TrainingSpec(weight_decay=1e-2)
+    ends = {steps: dl.train(reading, 2, optimizer=optimizer, steps=steps) for steps in (5, 3000)}
+    assert {steps: str(run.status) for steps, run in ends.items()} == {
+        5: "stopped",
+        3000: "converged",
+    }
+    assert advise(reading.problem, 2, optimizer).settles
+
+
 def test_training_on_separable_classes_ends_when_every_row_is_right(frame, command, tmp_path):
     path, out = tmp_path / "table.csv", tmp_path / "run.npz"
     separable(frame).to_csv(path, index=False)

@@ -47,6 +47,9 @@ TOLERANCE = 1e-10
 MAP_TOLERANCE = 1e-4
 """Relative squared distance of predictions from those of the minimum with weight decay up to which
 training counts as converged."""
+MORE_STEPS, STILL = 1000, 1e-6
+"""A run towards an unknown minimum has converged if so many steps more change its linear map by at
+most this fraction."""
 MAX_HALVINGS = 20
 """Most times that an automatic learning rate is halved after divergence."""
 
@@ -153,7 +156,9 @@ def descend(
     start is far sharper than the solution. `announce` is called before each attempt with its rate
     and the previous, diverged run (None at first). Unless `options` contain `gap` or `loss_target`,
     a run ends when R is within `tolerance` of its value at the minimum (`goal`); with weight decay,
-    it takes all steps if the linear map then differs from that of the minimum.
+    it takes all steps if the linear map then differs from that of the minimum. Where that minimum
+    is unknown (three or more classes), a run takes all steps and has converged if its linear map
+    no longer moves.
     """
     chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
@@ -185,6 +190,11 @@ def descend(
         if not _reached_minimum(problem, run, minimum) and options.pop("gap") is not None:
             run = descent(rate)
         if _reached_minimum(problem, run, minimum):
+            run = replace(run, status="converged")
+    elif chosen.weight_decay and not own_goal and run.status == "stopped" and "key" not in settings:
+        more = gradient_descent(problem, run.network, rate * factor, MORE_STEPS, **settings)
+        before, after = np.asarray(run.network.product), np.asarray(more.network.product)
+        if np.linalg.norm(after - before) <= STILL * np.linalg.norm(before):
             run = replace(run, status="converged")
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
