@@ -10,8 +10,14 @@ from deeplin.training.measured_rate import CriticalRate
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_beside_the_flattest_minimiser_the_measured_rate_is_the_predicted_one(problem, momentum):
+    flattest = dl.theory.minimal_sharpness(problem, 3).minimizer
+
+    def beside(keys):
+        nearby = dl.initialize.gaussian(keys, flattest.widths, 1e-3)
+        return dl.Network([w + n for w, n in zip(flattest.weights, nearby.weights, strict=True)])
+
     measured = empirical_critical_rate(
-        problem, 3, initialization="flattest", seeds=3, steps=6000, momentum=momentum
+        problem, 3, initialization=beside, seeds=3, steps=6000, momentum=momentum
     )
     assert measured.predicted == critical_learning_rate(problem, 3, momentum=momentum)
     assert measured.ratio == pytest.approx(1, abs=0.015)

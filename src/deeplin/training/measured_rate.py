@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,10 +17,11 @@ from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem
-from deeplin.theory import critical_learning_rate, minimal_sharpness
+from deeplin.theory import critical_learning_rate
 
 SETTLED = 1e-8
 """A run has settled when R − R_min is at most this fraction of R_0 − R_min at its end."""
+CONFIDENCE = 0.95
 SECTIONS = 8
 """Number of rates tried at once inside each interval: one call shrinks it ninefold."""
 LOWEST_RATIO, HIGHEST_RATIO = 1 / 64, 2.0
@@ -40,7 +41,6 @@ class CriticalRate:
     resolution: float
     """Relative width of the interval that contains each rate."""
     steps: int
-    confidence: float = field(default=0.95)
 
     @property
     def value(self) -> float:
@@ -49,10 +49,10 @@ class CriticalRate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of the geometric mean (Student's t on logarithms)."""
+        """95 % confidence interval of the geometric mean (Student's t on logarithms)."""
         logs = np.log(self._known)
         spread = np.std(logs, ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else 0.0
-        quantile = stdtrit(max(len(logs) - 1, 1), (1 + self.confidence) / 2)
+        quantile = stdtrit(max(len(logs) - 1, 1), (1 + CONFIDENCE) / 2)
         half = quantile * spread + self.resolution / 2
         return self.value * float(np.exp(-half)), self.value * float(np.exp(half))
 
@@ -96,8 +96,7 @@ def empirical_critical_rate(
     FM-crit predicts 2/S_min as its upper limit; edge-of-stability training comes close to it. The
     search narrows an interval for every seed at once: each call of descent trains all seeds at
     several rates. `initialization` is `residual` (as in FM-2, with a random unit read-out),
-    `gaussian`, `flattest` (the minimizer of X-2, perturbed by `scale`), or a function from keys to
-    a batch of networks whose read-out, if any, has norm one.
+    `gaussian`, or a function from keys to a batch of networks whose read-out, if any, has norm one.
 
     ```python
     import jax
@@ -157,30 +156,4 @@ def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None)
         return lambda keys: start_by_name(
             kind, problem, keys, depth=depth, width=d, scale=scale, readout=readout
         )
-    if kind == "flattest":
-        flattest = minimal_sharpness(problem, depth).minimizer
-        return lambda keys: perturbed(flattest, keys, scale or 1e-3)
-    raise InputError(
-        f"initialization is {kind!r}; pass residual, gaussian, flattest or a function of keys."
-    )
-
-
-def perturbed(network: Network, keys: Array, scale: float) -> Network:
-    """Return copies of a network with added Gaussian noise, one for each key.
-
-    `scale` is the size of the noise relative to the largest entry of each layer (to 1 if that entry
-    is zero).
-    """
-
-    def size(weight: Array) -> Array:
-        top = jnp.max(jnp.abs(weight))
-        return jnp.where(top > 0, top, 1.0)
-
-    def draw(key):
-        layer_keys = jax.random.split(key, network.depth)
-        pairs = zip(network.weights, layer_keys, strict=True)
-        noise = [size(w) * initialize.standard_normal(k, w.shape) for w, k in pairs]
-        moved = [w + scale * n for w, n in zip(network.weights, noise, strict=True)]
-        return Network(moved, readout=network.readout)
-
-    return jax.vmap(draw)(keys)
+    raise InputError(f"initialization is {kind!r}; pass residual, gaussian or a function of keys.")
