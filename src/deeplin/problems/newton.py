@@ -22,14 +22,6 @@ STEP_TOLERANCE = 1e-8
 step squares the error."""
 SUSPICIOUS_SIZE = 25.0
 """Size of the predictions above which the data may have no minimizer."""
-REUSE_FACTOR = 0.3
-"""Largest ratio of consecutive steps at which the Hessian of many rows is reused."""
-SUBSAMPLING = 16
-"""One in this many rows is used to find a starting point, if there are many rows."""
-FEW_BLOCKS = 4
-"""Number of classes from which the Hessian is assembled by a single product of matrices."""
-PRODUCTS_IN_MEMORY = 2**22
-"""Most products of two inputs that are kept at once for the Hessian."""
 LARGEST_HESSIAN = 1000
 """Most coordinates for which Newton's method is used; above it, a quasi-Newton method."""
 QUASI_NEWTON_STEPS = 1000
@@ -73,7 +65,7 @@ class Coordinates(NamedTuple):
         n, d = inputs.shape
         if is_tall(inputs):
             some = inputs[
-                :: max(1, n // max(n // SUBSAMPLING, 4 * d))
+                :: max(1, n // max(n // 16, 4 * d))
             ]  # if these rows have full rank, so have all
             if solver(some.T @ some / len(some)) is not None:
                 return cls(inputs, None, outputs)
@@ -109,13 +101,6 @@ def fit(
 
     `start` holds initial coordinates U, such as those of a nearby minimizer.
     """
-    rows, outputs = coordinates.rows, coordinates.outputs
-    many = 8 * SUBSAMPLING * rows.shape[1] * outputs.shape[1]
-    if start is None and is_tall(rows) and len(rows) > many:
-        # the minimizer of a sixteenth of the rows is close to that of all rows
-        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SUBSAMPLING]))
-        near = fit(loss, part, targets[::SUBSAMPLING], ridge=ridge)
-        start = near.coordinates if near.settled else None
     u = _starting_point(loss, coordinates, targets) if start is None else start
     method = _newton if u.size <= LARGEST_HESSIAN else _quasi_newton
     if start is None:
@@ -169,16 +154,14 @@ def _newton(
     n, k = len(rows), outputs.shape[1]
     metric = coordinates.penalty() if ridge else None
     z = coordinates.predictions(u)
-    separable, checked, hessian = None, False, np.zeros((0, 0))
-    reuse, before = False, np.inf
+    separable, checked = None, False
     for _ in range(NEWTON_STEPS):
         gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
         if metric is not None:
             gradient = gradient + 2 * ridge * metric @ u
-        if not reuse:
-            hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
-            if metric is not None:
-                hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
+        hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
+        if metric is not None:
+            hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
         if not np.any(gradient):
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
         step = -_solved(hessian, gradient.T.reshape(-1)).reshape(k, -1).T
@@ -188,13 +171,10 @@ def _newton(
             break
         quadratic = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
         excess = partial(_excess, loss, targets, z, change, quadratic)
-        length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
+        length = _backtracked(excess, descent)
         u, z = u + length * step, z + length * change
-        # With an old Hessian the convergence is linear, not quadratic.
-        if length == 1.0 and size <= (STEP_TOLERANCE**2 * 1e3 if reuse else STEP_TOLERANCE) * scale:
+        if length == 1.0 and size <= STEP_TOLERANCE * scale:
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
-        reuse = length == 1.0 and size <= REUSE_FACTOR * min(scale, before) and is_tall(rows)
-        before = size
         if not ridge and scale > SUSPICIOUS_SIZE and _separates(loss, coordinates, targets, u):
             return _separated(loss, coordinates, targets, u)
         if not ridge and not checked and scale > SUSPICIOUS_SIZE:
@@ -233,25 +213,11 @@ def _least_norm(
 def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
     """Return (1/n)Σ_i B_i ⊗ x_ix_iᵀ for blocks B_i (n, k, k), class-major."""
     (n, r), k = rows.shape, blocks.shape[-1]
-    pairs = np.triu_indices(k)
-    if k < FEW_BLOCKS:
-        matrix = np.empty((k, r, k, r))
-        for a, b in zip(*pairs, strict=True):
-            matrix[a, :, b] = rows.T @ (blocks[:, a, b, None] * rows) / n
-            matrix[b, :, a] = matrix[a, :, b].T
-        return matrix.reshape(k * r, k * r)
-    upper = np.triu_indices(r)
-    entries = np.zeros((len(pairs[0]), len(upper[0])))
-    step = max(1, PRODUCTS_IN_MEMORY // len(upper[0]))
-    for first in range(0, n, step):  # one product of two matrices for all pairs of classes
-        part = rows[first : first + step]
-        squares = part[:, upper[0]] * part[:, upper[1]]
-        entries += blocks[first : first + step, pairs[0], pairs[1]].T @ squares
-    matrix = np.empty((k, k, r, r))
-    matrix[pairs[0][:, None], pairs[1][:, None], upper[0], upper[1]] = entries / n
-    matrix[pairs[0][:, None], pairs[1][:, None], upper[1], upper[0]] = entries / n
-    matrix[pairs[1], pairs[0]] = matrix[pairs[0], pairs[1]]
-    return matrix.transpose(0, 2, 1, 3).reshape(k * r, k * r)
+    matrix = np.empty((k, r, k, r))
+    for a, b in zip(*np.triu_indices(k), strict=True):
+        matrix[a, :, b] = rows.T @ (blocks[:, a, b, None] * rows) / n
+        matrix[b, :, a] = matrix[a, :, b].T
+    return matrix.reshape(k * r, k * r)
 
 
 def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
