@@ -277,7 +277,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         return dl.theory.critical_learning_rate(problem, self.depth)
 
     def _factors(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
-        from deeplin.theory.minimizers import balanced_factors
+        from deeplin.theory.balanced import balanced_factors
 
         d, q = theta.shape
         width = max(min(d, 32), min(d, q)) if self.width is None else self.width
@@ -289,7 +289,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         import jax
 
         from deeplin.networks.initialize import default_width
-        from deeplin.theory.minimizers import balanced_network
+        from deeplin.theory.balanced import balanced_network
 
         width = default_width(problem) if self.width is None else self.width
         if problem.rank == 0 or problem.optimum_norm == 0:
@@ -410,7 +410,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
     def _train(self, problem: Any, key: Any) -> dl.Network:
         import jax
 
-        from deeplin.theory.minimizers import balanced_factors
+        from deeplin.theory.balanced import balanced_factors
 
         q = problem.outputs
         width = max(q, min(32, problem.dimension)) if self.width is None else self.width

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from deeplin.theory.minimizers import worst_sharpness_ratio
+from deeplin.theory.brackets import worst_sharpness_ratio
 
 DEPTHS = (2, 3, 4, 6, 10, 30)
 GOLDEN = (np.sqrt(5) - 1) / 2

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.theory.minimizers import balanced_network, balanced_sharpness
+from deeplin.theory.balanced import balanced_network, balanced_sharpness
 
 
 @pytest.mark.parametrize(

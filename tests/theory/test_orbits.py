@@ -6,7 +6,7 @@ from dense_network import descend, product
 
 import deeplin as dl
 from deeplin.theory import balanced_orbit, critical_learning_rate, first_doubling
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.balanced import balanced_network
 
 SIZES = np.array([10, 9.5, 9])
 

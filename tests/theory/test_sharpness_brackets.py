@@ -8,7 +8,7 @@ import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, certify
 from deeplin.theory import balanced_sharpness, minimal_sharpness, worst_sharpness_ratio
 from deeplin.theory.bounds import sharpness_brackets
-from deeplin.theory.minimizers import plane_ratio
+from deeplin.theory.brackets import plane_ratio
 
 REFERENCE = {  # L: S_min, S_bal, bracket of S_min, bracket of FM, r(c), D(c), of X-18's table
     2: (7.36229981, 22.17878389, (4.62063116, 9.04095941), (1.872, 37.82), 2.51812608, 4.72450590),

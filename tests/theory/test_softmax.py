@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from deeplin import theory
-from deeplin.theory.gauge import Reduced, solve
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.balanced import balanced_network
+from deeplin.theory.gauge import Reduced
+from deeplin.theory.interior_point import solve
 
 PROGRAM = {2: 0.57335455, 3: 0.80480924, 4: 1.03832885, 8: 2.00898857}
 ACCURATE = 1e-7

@@ -14,8 +14,8 @@ from deeplin.theory import (
     minimal_stochastic_sharpness,
     stochastic_sharpness,
 )
-from deeplin.theory.minimizers import balanced_network
-from deeplin.theory.stochastic import DENSE, SecondMoment
+from deeplin.theory.balanced import balanced_network
+from deeplin.theory.second_moment import DENSE, SecondMoment
 
 EXACT = {"seed": 0, "spread": 2.0, "noise": 0.0}
 """Data that a linear map fits exactly."""

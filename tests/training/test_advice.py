@@ -12,7 +12,7 @@ import pytest
 from dense_network import descend, gradients, product
 
 import deeplin as dl
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.balanced import balanced_network
 from deeplin.training import TrainingSpec, advise
 
 SAMPLES, INPUTS, WIDTH = 12, 3, 4

@@ -6,11 +6,13 @@ from deeplin.dynamics.optimizer import (
 from deeplin.theory import bounds
 from deeplin.theory._added_risk import added_risk
 from deeplin.theory._learning_coefficient import learning_coefficient
+from deeplin.theory.balanced import balanced_sharpness
 from deeplin.theory.benign_overfitting import (
     Constants,
     effective_ranks,
     risk_split,
 )
+from deeplin.theory.brackets import worst_sharpness_ratio
 from deeplin.theory.critical_rate import (
     adam_critical_learning_rate,
     critical_learning_rate,
@@ -18,11 +20,9 @@ from deeplin.theory.critical_rate import (
     logistic_descent,
     parallel_sharpness,
 )
+from deeplin.theory.least_trace import minimal_trace
 from deeplin.theory.minimizers import (
-    balanced_sharpness,
     minimal_sharpness,
-    minimal_trace,
-    worst_sharpness_ratio,
 )
 from deeplin.theory.modes import (
     balanced_orbit,

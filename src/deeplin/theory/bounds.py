@@ -9,12 +9,12 @@ from deeplin.theory.benign_overfitting import (
     random_start_bound,
     spike_bound,
 )
+from deeplin.theory.brackets import sharpness_brackets
 from deeplin.theory.critical_rate import (
     sam_sharpness_limit,
 )
 from deeplin.theory.minimizers import (
     minimizer_lower_bound,
-    sharpness_brackets,
 )
 from deeplin.theory.modes import (
     balanced_mode,

@@ -13,12 +13,8 @@ from scipy.special import logsumexp
 from deeplin.dynamics.optimizer import check_momentum, stability_limit
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Problem, require_problem
-from deeplin.theory.minimizers import (
-    architecture,
-    geometric_mean,
-    layer_rates,
-    minimal_sharpness,
-)
+from deeplin.theory.architecture import architecture
+from deeplin.theory.minimizers import geometric_mean, layer_rates, minimal_sharpness
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 

@@ -1,40 +1,38 @@
-"""Flattest and balanced minimizers (FM Section 3; X-2, X-3, X-7, X-8, X-18).
+"""Flattest minimizers: their sharpness, exact and in the bracket of FM-T2 (X-2, X-7, X-34, X-38).
 
-This module has the flattest minimizer, with the bracket of FM-T2 and its exact value; the balanced
-minimizer, to which small initializations converge; the minimizer of smallest trace; and brackets of
-the first two that are best possible for given Λ, a and L. For white data the minimal sharpness is
-due to Mulayoff & Michaeli 2020.
+For white data the minimal sharpness is due to Mulayoff & Michaeli 2020.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from deeplin.dynamics.optimizer import stability_limit
-from deeplin.errors import InputError, finite_array, require_size, whole_number
+from deeplin.errors import InputError, finite_array, whole_number
 from deeplin.networks import Network
-from deeplin.problems import Problem, require_problem
+from deeplin.problems import Problem
 from deeplin.problems.best_of_rank import Truncation
 from deeplin.problems.factorizations import numerical_rank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.problem import as_columns, as_map
-from deeplin.theory.gauge import (
-    Form,
-    Reduced,
-    WithBiases,
-    balanced_top,
-    least,
-    least_squares_family,
-    solve,
+from deeplin.problems.problem import as_columns
+from deeplin.theory.architecture import (
+    Architecture,
+    aligned_network,
+    architecture,
+    is_white,
+    padded,
+    readout_norm,
 )
-from deeplin.theory.roots import largest_eigenvalue_of_update, root
+from deeplin.theory.balanced import balanced_top
+from deeplin.theory.gauge import Reduced, WithBiases, least_squares_family
+from deeplin.theory.interior_point import Form, solve
+from deeplin.theory.roots import root
 
 CLOSED = 1e-11
 """Relative difference of two bounds up to which they count as equal."""
@@ -48,44 +46,6 @@ STARTS = 3
 """Random starts of the search over these angles."""
 CENTERED_INPUTS = 1e-8
 """Mean of an input, relative to its size, up to which it counts as centered (X-38)."""
-
-
-class Architecture(NamedTuple):
-    """L layers, and the fixed read-out p or None where the last layer is the output."""
-
-    depth: int
-    readout: Float[np.ndarray, " m"] | None
-
-    @property
-    def norm(self) -> float:
-        """‖p‖, 1 without a read-out."""
-        return readout_norm(self.readout)
-
-
-def readout_norm(readout: Float[np.ndarray, " m"] | None) -> float:
-    """Return ‖p‖, or 1 without a read-out."""
-    return 1.0 if readout is None else float(np.linalg.norm(readout))
-
-
-def architecture(
-    problem: Problem, depth: int, readout: ArrayLike | None, quantity: str, *, signal: bool = True
-) -> Architecture:
-    """Check that `quantity` is defined for this problem, depth and read-out.
-
-    Without `signal`, problems may have a zero minimizer, or none.
-    """
-    require_problem(problem)
-    L = whole_number("depth", depth)
-    if signal:
-        problem.require_signal(quantity)
-    if readout is None:
-        return Architecture(L, None)
-    problem.require_single_target(f"{quantity} of a network with a read-out")
-    p = finite_array("readout", readout, (1,))
-    require_size("readout", p)
-    if not np.any(p):
-        raise InputError("readout is zero; pass a vector p ≠ 0.")
-    return Architecture(L, p)
 
 
 @dataclass(frozen=True, repr=False)
@@ -259,61 +219,6 @@ def flattest_network(
     size = (suffix_norm / readout_norm(readout)) ** (1 / (depth - 1)) if depth > 1 else 1.0
     first = values[:rank, None] * right[:, :rank].T / suffix_norm
     return aligned_network(first, size, size * left[:rank].T, depth, readout)
-
-
-def aligned_network(
-    rows: Float[np.ndarray, "k d"],
-    scale: float | Float[np.ndarray, " k"],
-    columns: Float[np.ndarray, "q k"],
-    depth: int,
-    readout: Float[np.ndarray, " m"] | None = None,
-) -> Network:
-    """Return W_1 = rows, W_2 … W_{L−1} = diag(scale) and W_L = columns.
-
-    With a read-out p its direction takes the place of `columns`' one output; for L = 1, W_1 is
-    their product.
-    """
-    if readout is not None:
-        columns = np.outer(readout / np.linalg.norm(readout), columns[0])
-    if depth == 1:
-        return Network([columns @ rows], readout=readout)
-    middle = np.diag(np.broadcast_to(scale, len(rows)))
-    return Network([rows, *[middle] * (depth - 2), columns], readout=readout)
-
-
-def padded(network: Network, width: int | None) -> Network:
-    """Return the same map with hidden layers of this width, by default that of the inputs."""
-    layers = [np.asarray(weight) for weight in network.weights]
-    rank = max([len(layer) for layer in layers[:-1]], default=0)
-    hidden = require_width(width or max(layers[0].shape[1], rank), rank, len(layers))
-    for k, layer in enumerate(layers):
-        rows = hidden if k < len(layers) - 1 else len(layer)
-        columns = hidden if k > 0 else layer.shape[1]
-        layers[k] = np.pad(layer, ((0, rows - len(layer)), (0, columns - layer.shape[1])))
-    if network.biases is None:
-        return Network(layers, readout=network.readout)
-    pairs = zip(map(np.asarray, network.biases), layers, strict=True)
-    biases = [np.pad(bias, (0, len(layer) - len(bias))) for bias, layer in pairs]
-    return Network(layers, biases=biases)
-
-
-def require_width(hidden: int, rank: int, depth: int) -> int:
-    """Return a hidden width at which a map of this rank is possible."""
-    width = whole_number("width", hidden)
-    if depth > 1 and width < rank:
-        raise InputError(
-            f"the hidden layers have width {width}, but the solution has rank {rank}: no such "
-            f"network is a minimizer. Pass a width of at least {rank}; "
-            f"minimal_sharpness(problem, depth, width={width}) has the flattest network of that "
-            "width."
-        )
-    return width
-
-
-def is_white(problem: Problem) -> bool:
-    """Return whether Σ̂ = cI on its range, up to a relative spread of 1e-9."""
-    high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
-    return high - low <= 1e-9 * high
 
 
 def layer_rates(rates: ArrayLike, depth: int | None = None) -> Float[np.ndarray, " L"]:
@@ -554,354 +459,3 @@ def _top(matrix: np.ndarray) -> tuple[float, np.ndarray]:
         return float(matrix[0, 0]), np.ones(1)
     values, vectors = np.linalg.eigh(matrix)
     return float(values[-1]), vectors[:, -1]
-
-
-def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
-    """Return the balanced minimizer, W_k = S^{1/L} between aligned bases, for Θ*ᵀ = U S Vᵀ.
-
-    W_{k+1}ᵀW_{k+1} = W_kW_kᵀ for every k, and its product is the solution of minimal norm. For one
-    target this is the rank-one aligned network of X-3.
-
-    ```python
-    import deeplin as dl, numpy as np
-    from deeplin.theory.minimizers import balanced_network
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, :2])
-    assert balanced_network(problem, depth=3).widths == (5, 5, 5, 2)
-    ```
-    """
-    return balanced_factors(problem.optimum_columns, depth, width)
-
-
-def balanced_factors(
-    product: Float[np.ndarray, "d q"],
-    depth: int,
-    width: int | None = None,
-    readout: Float[np.ndarray, " m"] | None = None,
-) -> Network:
-    """Return L layers of equal singular values with this product and the least Σ‖W_k‖_F² (X-9)."""
-    L = whole_number("depth", depth)
-    right, values, left = np.linalg.svd(product / readout_norm(readout), full_matrices=False)
-    rank = max(numerical_rank(values, max(product.shape)), 1)  # 0 of a collapsed network
-    share = values[:rank] ** (1 / L)
-    first, last = share[:, None] * right[:, :rank].T, left[:rank].T
-    network = aligned_network(first, share, last * share if L > 1 else last, L, readout)
-    return padded(network, max(product.shape) if width is None else width)
-
-
-def balanced_sharpness(
-    problem: Problem,
-    depth: int,
-    readout: ArrayLike | None = None,
-    *,
-    at: ArrayLike | None = None,
-) -> float:
-    """Return S_bal, the sharpness at the end of the flow from a vanishing initialization (X-3).
-
-    One target: λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), ŵ = w*/‖w*‖. For several
-    the Hessian at balanced weights acts on D (d×q) as D ↦ 2 Σ_k (ΘΘᵀ)^{(k−1)/L} Σ̂ D (ΘᵀΘ)^{(L−k)/L}
-    (X-1), which falls apart along the right singular vectors of Θ: for each singular value s_j,
-    λ_max(2 Σ̂^{1/2} [Σ_k s_j^{2(L−k)/L} (ΘΘᵀ)^{(k−1)/L}] Σ̂^{1/2}). Other convex losses have H/2 in
-    the place of Σ̂ (X-14, X-17), at the minimizer of least norm.
-
-    Args:
-        problem: the data and the loss.
-        depth: L.
-        readout: p, the fixed last vector of a network with one output.
-        at: another product than Θ*, (q, d), or (d,) for one output. At a product that is no
-            minimizer this is the Gauss-Newton part of the sharpness of balanced layers, with the
-            curvature of the loss there. From balanced rank-one layers the flow stays balanced, so
-            the formula follows it: for white inputs 2L‖w‖^{2−2/L}, which grows with ‖w‖.
-
-    ```python
-    import deeplin as dl, numpy as np
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, 0])
-    end = dl.theory.balanced_sharpness(problem, 3)
-    assert end >= dl.theory.minimal_sharpness(problem, 3).exact
-    assert dl.theory.balanced_sharpness(problem, 3, at=problem.optimum / 2) < end
-    ```
-    """
-    quantity = "the balanced sharpness"
-    net = architecture(problem, depth, readout, quantity, signal=at is None)
-    columns = problem.optimum_columns if at is None else _columns_at(problem, at)
-    one = problem.outputs == 1
-    if isinstance(problem, GeneralizedLinearProblem) and (at is not None or not one):
-        if at is None:
-            reduced = Reduced.of(problem, columns)
-            return balanced_top(reduced.theta, reduced.hessian, net.depth)
-        top = balanced_top(columns.T, problem.curvature_at(as_map(columns)), net.depth)
-        return net.norm ** (2 / net.depth) * top
-    if not one:
-        return max(_of_singular_values(problem, columns, net.depth))
-    alone = balanced_sharpness_at(problem, columns.T, net.depth)
-    return net.norm ** (2 / net.depth) * float(alone[0])
-
-
-def _columns_at(problem: Problem, at: ArrayLike) -> Float[np.ndarray, "d q"]:
-    """Return a product that a caller passes as columns."""
-    d, q = problem.dimension, problem.outputs
-    theta = finite_array("at", at, (1, 2))
-    if theta.shape == (q, d) or (q == 1 and theta.shape == (d,)):
-        return theta.reshape(q, d).T
-    wanted = f"({d},)" if q == 1 else f"({q}, {d})"
-    raise InputError(f"at has shape {theta.shape}; pass a product of shape {wanted}.")
-
-
-def balanced_sharpness_at(
-    problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
-) -> Float[np.ndarray, " batch"]:
-    """Return S_bal (X-3) of one target at products w, such as the minimizers of a singular Σ̂."""
-    eigenvalues, vectors, _ = problem.spectrum
-    sizes = np.linalg.norm(products, axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squares = (products @ vectors / sizes[:, None]) ** 2
-    update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
-    return 2 * sizes ** (2 - 2 / depth) * largest_eigenvalue_of_update(eigenvalues, update)
-
-
-def _of_singular_values(problem: Problem, columns: Float[np.ndarray, "d q"], L: int) -> list[float]:
-    """Return the largest eigenvalue for each singular value of Θ, zero included."""
-    eigenvalues, vectors, _ = problem.spectrum
-    left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    sizes = np.zeros(columns.shape[1])
-    sizes[: len(values)] = values
-    root = np.sqrt(eigenvalues)[:, None] * (vectors.T @ left)
-    tops = []
-    for s in np.unique(sizes):
-        # k = 1 has the identity of all inputs; k ≥ 2 lives on the left singular vectors.
-        weights = sum(s ** (2 * (L - k) / L) * values ** (2 * (k - 1) / L) for k in range(2, L + 1))
-        matrix = (root * weights) @ root.T + np.diag(s ** (2 * (L - 1) / L) * eigenvalues)
-        tops.append(2 * float(np.linalg.eigvalsh(matrix)[-1]))
-    return tops
-
-
-@dataclass(frozen=True)
-class MinimalTrace:
-    """The smallest trace of ∇²R at any minimizer, and the network that has it."""
-
-    exact: float
-    """2L(q‖p‖² tr Σ̂)^{1/L} ν^{2(L−1)/L} with ν = ‖Θ*Σ̂^{1/2}‖_* (q = 1 with a read-out p)."""
-    nuclear_norm: float
-    """ν, the sum of the singular values of Θ*Σ̂^{1/2}."""
-    depth: int
-    input_power: float
-    """tr Σ̂."""
-    optimum: Float[np.ndarray, "d q"] = field(repr=False)
-    left: Float[np.ndarray, "q k"] = field(repr=False)
-    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ."""
-    values: Float[np.ndarray, " k"] = field(repr=False)
-    """The singular values S > 0 of Θ*Σ̂^{1/2}."""
-    readout: Float[np.ndarray, " m"] | None = field(repr=False)
-    layers: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
-    """Softmax (X-17): the layers that the program found, which replace ν, U and S."""
-
-    @cached_property
-    def minimizer(self) -> Network:
-        """A minimizer with this trace, as wide as its inputs in every layer."""
-        return self.attaining()
-
-    def attaining(self, hidden: int | None = None) -> Network:
-        """Return W_1 = a S^{-1/2}UᵀΘ*, W_L = b U S^{1/2}, and c times the identity between them.
-
-        With T = exact/2L the scales a² = ν tr Σ̂/T, b² = qν/T and c² = ν²/T make all L terms equal.
-        """
-        if self.layers is not None:
-            return padded(Network(self.layers), hidden)
-        L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
-        roots = np.sqrt(self.values)
-        rows = self.left.T @ self.optimum.T
-        norm = readout_norm(self.readout)
-        if L == 1:
-            return aligned_network(rows / norm, 1.0, self.left, L, self.readout)
-        outputs = len(self.left) * norm**2
-        a, b, c = np.sqrt([nu * self.input_power / share, nu * outputs / share, nu**2 / share])
-        first, last = a * rows / roots[:, None], b / norm * self.left * roots
-        return padded(aligned_network(first, c, last, L, self.readout), hidden)
-
-
-def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
-    """Return min tr ∇²R over minimizers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
-
-    It holds for any number of outputs q and any data, with hidden layers at least as wide as the
-    rank of Θ*. Training with label noise and sharpness-aware training tend to this minimizer. Other
-    convex losses of one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
-
-    ```python
-    import deeplin as dl, numpy as np
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, :2])
-    assert dl.theory.minimal_trace(problem, depth=3).minimizer.depth == 3
-    ```
-    """
-    net = architecture(problem, depth, readout, "the minimal trace")
-    L = net.depth
-    if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
-        return _trace_of_softmax(problem, L)
-    eigenvalues, _, coordinates = problem.spectrum
-    _, values, left = np.linalg.svd(
-        np.sqrt(eigenvalues)[:, None] * coordinates, full_matrices=False
-    )
-    rank = numerical_rank(values, max(coordinates.shape))
-    nu, power = float(np.sum(values)), float(np.sum(eigenvalues))
-    ends = problem.outputs * net.norm**2 * power
-    return MinimalTrace(
-        exact=2 * L * ends ** (1 / L) * nu ** (2 - 2 / L),
-        nuclear_norm=nu,
-        depth=L,
-        input_power=power,
-        optimum=problem.optimum_columns,
-        left=left[:rank].T,
-        values=values[:rank],
-        readout=net.readout,
-    )
-
-
-def _trace_of_softmax(problem: GeneralizedLinearProblem, depth: int) -> MinimalTrace:
-    """Return the least tr QD(P), the program of X-17 with the trace in the place of λ_max."""
-    reduced = Reduced.of(problem, problem.optimum_columns)
-    if depth == 1:
-        exact, layers = float(np.trace(reduced.hessian)), [reduced.theta]
-    else:
-        form = reduced.form(depth)
-        exact, factors = least(form.moments(np.eye(form.size)), form.identities())
-        layers = form.weights(factors)
-    layers[0] = layers[0] @ reduced.inputs.T
-    layers[-1] = reduced.outputs @ layers[-1]
-    return MinimalTrace(
-        exact=exact,
-        nuclear_norm=float("nan"),
-        depth=depth,
-        input_power=float("nan"),
-        optimum=problem.optimum_columns,
-        left=reduced.outputs,
-        values=np.full(reduced.outputs.shape[1], np.nan),
-        readout=None,
-        layers=tuple(layers),
-    )
-
-
-class SharpnessBrackets(NamedTuple):
-    """Best possible brackets of S_min and S_bal for given Λ, a, ‖w*‖, ‖p‖ and L (X-18)."""
-
-    minimal: tuple[float, float]
-    """N a G(c) ≤ S_min ≤ N L a c^{1/L}, with N = 2‖w*‖^{2−2/L}‖p‖^{2/L}."""
-    balanced: tuple[float, float]
-    """N max(La, Λ) ≤ S_bal ≤ N(Λ + (L−1)a)."""
-    spread: float
-    """c = Λ/a ≥ 1."""
-    worst_ratio: float
-    """The largest S_bal/S_min of any data with this spread (`worst_sharpness_ratio`)."""
-
-
-def sharpness_brackets(
-    problem: Problem, depth: int, readout: ArrayLike | None = None
-) -> SharpnessBrackets:
-    """Return the best possible brackets of S_min and S_bal for given Λ, a and L (X-18).
-
-    G(c) = L for c = Λ/a ≤ L and c((L−1)/(c−1))^{(L−1)/L} above. For c ≤ L the bracket of S_min is
-    narrower than a factor e^{1/e} = 1.445. The bracket of FM-T2 contains it.
-
-    ```python
-    import deeplin as dl, numpy as np
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X[:, 0])
-    low, high = dl.theory.bounds.sharpness_brackets(problem, depth=10).minimal
-    assert low <= dl.theory.minimal_sharpness(problem, depth=10).exact <= high
-    ```
-    """
-    problem.require_single_target("this bracket")
-    net = architecture(problem, depth, readout, "the minimal sharpness")
-    L, a, Lambda = net.depth, problem.alignment, problem.largest_eigenvalue
-    c = max(Lambda / a, 1.0)
-    unit = 2 * problem.optimum_norm ** (2 - 2 / L) * net.norm ** (2 / L)
-    return SharpnessBrackets(
-        minimal=(unit * a * float(least_sharpness(L, c)), unit * L * a * c ** (1 / L)),
-        balanced=(unit * max(L * a, Lambda), unit * (Lambda + (L - 1) * a)),
-        spread=c,
-        worst_ratio=float(worst_sharpness_ratio(L, c)),
-    )
-
-
-def least_sharpness(depth: int, spread: ArrayLike) -> np.ndarray:
-    """Return G(c), the least S_min/(Na) of data with Λ/a = c (X-18)."""
-    c = np.asarray(spread, dtype=np.float64)
-    return np.maximum(c, depth) / _diagonal_ratio(depth, c)
-
-
-def worst_sharpness_ratio(depth: int, spread: ArrayLike) -> float | np.ndarray:
-    """Return R(c, L), the supremum of S_bal/S_min over all data with Λ/a ≤ c (X-18).
-
-    The bound of FM-C2 is 4Λ/λ.
-
-    With r(c) = (c+L−1)/(L c^{1/L}), approached by Σ̂ = diag(c, ν), ν → 0, and, for c > L,
-    D(c) = ((c−1)/(L−1))^{(L−1)/L}, attained by Σ̂ = diag(c, 1) and w* along the second axis:
-    R = r(c) for c ≤ L−1 and R ≥ max(r, D) always (theorems). In general R is the maximum of
-    `plane_ratio` over a plane of data (theorem). For L ≥ 3 and c > L−1 that maximum is max(r, D) to
-    rounding at every value tried (computed, not proved); for L = 2 and c < 2.2 it is up to 1.113 %
-    larger, and searched here.
-
-    Args:
-        depth: L.
-        spread: c = Λ/a ≥ 1, a number or an array.
-
-    ```python
-    import deeplin as dl
-    assert dl.theory.worst_sharpness_ratio(depth=10, spread=5.0) < 1.2
-    assert dl.theory.worst_sharpness_ratio(depth=10, spread=1000.0) > 60
-    ```
-    """
-    L = whole_number("depth", depth)
-    c = finite_array("spread", spread, (0, 1, 2))
-    if c.min() < 1:
-        raise InputError(f"spread is {c.min():g}; pass Λ/a, which is at least 1.")
-    ratio = np.maximum((c + L - 1) / (L * c ** (1 / L)), _diagonal_ratio(L, c))
-    if L == 2:
-        near = (c > 1) & (c < 2.2)
-        ratio = np.vectorize(lambda x, r, n: _worst_of_two_layers(x) if n else r)(c, ratio, near)
-    return float(ratio) if c.ndim == 0 else ratio
-
-
-def _diagonal_ratio(L: int, c: np.ndarray) -> np.ndarray:
-    """Return D(c) for c > L, else 1."""
-    above = np.maximum(c - 1, L - 1) / max(L - 1, 1)
-    return np.where(c > L, above, 1.0) ** ((L - 1) / L)
-
-
-def plane_ratio(depth: int, spread: ArrayLike, overlap: ArrayLike) -> np.ndarray:
-    """Return S_bal/S_min for Σ̂ = bbᵀ + κqqᵀ, ‖b‖ = a = 1, (q·b)² = g, κ such that Λ = c (X-18).
-
-    These data attain the worst ratio: λ(L, κ)/min_x λ(x + (L−1)x^{−1/(L−1)}, xκ) with λ(y_1, y_2)
-    the larger eigenvalue of y_1 bbᵀ + y_2 qqᵀ and κ = c(c−1)/(c−1+g). The denominator is convex in
-    log x.
-    """
-    L = whole_number("depth", depth, minimum=2)
-    c, g = np.broadcast_arrays(np.asarray(spread, float), np.asarray(overlap, float))
-    kappa = np.divide(c * (c - 1), c - 1 + g, out=np.zeros(c.shape), where=c > 1)
-
-    def top(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return (first + second + np.sqrt((first - second) ** 2 + 4 * first * second * g)) / 2
-
-    def objective(log_x: np.ndarray) -> np.ndarray:
-        x = np.exp(log_x)
-        return top(x + (L - 1) * x ** (-1 / (L - 1)), x * kappa)
-
-    # Above x = 1 both arguments grow with x; below (c + L)^{1−L} the first exceeds the value at 1.
-    low, high = (1 - L) * np.log(c + L), np.zeros(c.shape)
-    golden = (np.sqrt(5) - 1) / 2
-    for _ in range(90):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        lower = objective(left) < objective(right)
-        low, high = np.where(lower, low, left), np.where(lower, right, high)
-    return top(np.full(c.shape, float(L)), kappa) / objective((low + high) / 2)
-
-
-def _worst_of_two_layers(c: float) -> float:
-    """Return max over g of `plane_ratio(2, c, g)`, by a grid that is refined twice."""
-    low, high = 0.0, 1.0
-    for _ in range(5):
-        grid = np.linspace(low, high, 65)
-        ratios = plane_ratio(2, c, grid)
-        best = int(np.argmax(ratios))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, 64)]
-    return float(ratios[best])

@@ -27,9 +27,9 @@ from deeplin.theory import (
     stability_limit,
     stochastic_sharpness,
 )
+from deeplin.theory.balanced import balanced_network
 from deeplin.theory.bounds import stochastic_sharpness_bound
 from deeplin.theory.critical_rate import effective_sharpness
-from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 
 REDUCTIONS = ("mean", "sum")

@@ -26,7 +26,7 @@ from deeplin.networks.initialize import (
 from deeplin.networks.network import affine_columns, as_seen
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_map
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.balanced import balanced_network
 from deeplin.training.learning_rate import Advice, TrainingSpec, Trials, advise
 
 TRIED_STARTS = (*FRAMEWORK_STARTS, "gaussian")

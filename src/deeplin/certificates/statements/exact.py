@@ -22,6 +22,7 @@ from deeplin.hessian.exact import Tangent
 from deeplin.networks import Network, host_arrays, initialize, products
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+from deeplin.theory.balanced import balanced_sharpness
 from deeplin.theory.benign_overfitting import (
     best_interpolant,
     degrees_of_freedom_bounds,
@@ -34,10 +35,12 @@ from deeplin.theory.critical_rate import (
     parallel_sharpness,
     sam_sharpness_limit,
 )
-from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness, minimal_trace
+from deeplin.theory.least_trace import minimal_trace
+from deeplin.theory.minimizers import minimal_sharpness
 from deeplin.theory.modes import balanced_mode, balanced_orbit, time_to_reach, two_layer_flow
 from deeplin.theory.ridgeless import ridgeless_risk
-from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
+from deeplin.theory.second_moment import DENSE
+from deeplin.theory.stochastic import minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
 from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 

@@ -18,14 +18,10 @@ from deeplin.hessian import sharpness
 from deeplin.networks import Network, products
 from deeplin.networks.products import imbalance, layer_gradients, squared_distance
 from deeplin.problems.problem import as_map
+from deeplin.theory.balanced import balanced_sharpness, balanced_sharpness_at
+from deeplin.theory.brackets import least_sharpness, sharpness_brackets
 from deeplin.theory.critical_rate import logistic_descent
-from deeplin.theory.minimizers import (
-    balanced_sharpness,
-    balanced_sharpness_at,
-    least_sharpness,
-    minimizer_lower_bound,
-    sharpness_brackets,
-)
+from deeplin.theory.minimizers import minimizer_lower_bound
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
