@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import deeplin as dl
-from deeplin.networks.initialize import framework_layers
-from deeplin.training import try_starts
+from deeplin.networks.initialize import default_width, framework_layers
+from deeplin.training import advise_start
 
 STEPS = 2000
 FRESH = 1024
@@ -149,9 +149,9 @@ def compare(
 ) -> dict[str, float]:
     """Advise a rate, and train new starts at it, at 1.5 times it, and at the rates of a grid."""
     problem = problem_with_intercept(table)
-    trials = try_starts(problem, depth, kind, biases=biases, seed=seed)
+    rate = advise_start(problem, depth, kind, biases=biases, seed=seed).learning_rate
     d = table.inputs.shape[1]
-    widths = (d, *[trials.width] * (depth - 1), problem.outputs)
+    widths = (d, *[default_width(problem)] * (depth - 1), problem.outputs)
     count = int(min(count, max(16, PRODUCTS // (len(table.inputs) * d * problem.outputs))))
     part = LEARNED if problem.has_minimizer else SEPARABLE_LEARNED
     goal = problem.minimal_risk + part * problem.zero_gap
@@ -171,7 +171,6 @@ def compare(
         lost = ~np.isfinite(np.asarray(last)) | (np.asarray(last) > 1e6 * problem.zero_risk)
         return float(lost.mean()), float(np.quantile(np.asarray(first), 0.95))
 
-    rate = trials.learning_rate
     lost, needed = at(rate)
     faster, _ = at(1.5 * rate)
     best = min(at(rate * share)[1] for share in GRID) if grid else math.nan

@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import deeplin as dl
 from deeplin.tables.reading import read_problem
-from deeplin.training import advise, try_starts
+from deeplin.training import advise, advise_start
 from deeplin.training.diagnosis import diagnose
 from deeplin.training.overfitting import ridge_left_out
 from deeplin.training.text import diagnosis_text
@@ -72,7 +72,7 @@ def test_a_table_is_standardized_and_dependent_inputs_are_named(rng):
     assert trials.learned == trials.starts
     assert found.dependent == ("area", "feet")
     scaled = read_problem(frame, "price", standardize=True, scale_targets=True).problem
-    assert found.learning_rate == try_starts(scaled, 2, biases=False).learning_rate
+    assert found.learning_rate == advise_start(scaled, 2, biases=False).learning_rate
     raw = found.raw[0]
     plain = read_problem(frame, "price", intercept=True).problem
     assert raw.critical_learning_rate == pytest.approx(
@@ -111,7 +111,7 @@ def test_the_command_prints_text_or_json(csv, command):
     code, out, _ = command("diagnose", csv, "--target", "y", "--depth", "2,4")
     assert code == 0
     problem = read_problem(csv, "y", standardize=True, scale_targets=True).problem
-    rates = [f"{try_starts(problem, depth).learning_rate:.3g}" for depth in (2, 4)]
+    rates = [f"{advise_start(problem, depth).learning_rate:.3g}" for depth in (2, 4)]
     first = " ".join(out.split("\n\n")[0].split())
     assert first.startswith(f"Use learning rate {rates[0]} at depth 2 and {rates[1]} at depth 4")
     assert "PyTorch's default start" in first

@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes
 
 import deeplin as dl
 from deeplin.networks.initialize import framework_layers
-from deeplin.training import TrainingSpec, starting_network, try_starts
+from deeplin.training import TrainingSpec, advise_start, starting_network
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -36,10 +36,10 @@ def test_of_1024_new_starts_at_most_one_in_a_hundred_diverges(starts, name):
 def test_a_weak_signal_needs_a_far_smaller_rate_than_small_starts_do(starts):
     problem = starts.problem_of(0.02)
     advised = dl.training.advise(problem, 3).learning_rate
-    trials = try_starts(problem, 3, "xavier", biases=False)
-    assert trials.learning_rate < advised / 5
-    assert trials.learned == trials.starts
-    assert try_starts(problem, 3, "xavier", biases=False) == trials
+    found = advise_start(problem, 3, "xavier", biases=False)
+    assert found.learning_rate < advised / 5
+    assert found.trials.learned == found.trials.starts
+    assert advise_start(problem, 3, "xavier", biases=False) == found
     keys = jax.random.split(jax.random.key(77), 24)
     new = starting_network(problem, keys, depth=3, initialization="xavier", biases=False)
     run = dl.gradient_descent(problem, new, advised, 500)
@@ -49,11 +49,11 @@ def test_a_weak_signal_needs_a_far_smaller_rate_than_small_starts_do(starts):
 def test_units_of_the_loss_and_momentum_reach_the_trials(starts):
     problem = starts.problem_of(0.8)
     plain, half = (
-        try_starts(problem, 2, "torch", TrainingSpec(half=h), biases=False) for h in (False, True)
+        advise_start(problem, 2, "torch", TrainingSpec(half=h), biases=False) for h in (False, True)
     )
     assert half.learning_rate == pytest.approx(2 * plain.learning_rate, rel=1e-12)
-    heavy = try_starts(problem, 2, "torch", TrainingSpec(momentum=0.9), biases=False)
-    assert heavy.learned == heavy.starts
+    heavy = advise_start(problem, 2, "torch", TrainingSpec(momentum=0.9), biases=False)
+    assert heavy.trials.learned == heavy.trials.starts
     assert heavy.learning_rate < dl.theory.critical_learning_rate(problem, 2, momentum=0.9)
 
 
@@ -67,9 +67,9 @@ def test_the_rate_is_one_that_was_tried_even_if_no_rate_will_do(starts, monkeypa
         return run
 
     monkeypatch.setattr(dl.training.trials, "gradient_descent", never_learns)
-    trials = try_starts(starts.problem_of(0.8), 2, "torch", TrainingSpec(optimizer="adam"))
-    assert trials.learned < trials.starts
-    assert trials.learning_rate == tried[-1]
+    found = advise_start(starts.problem_of(0.8), 2, "torch", TrainingSpec(optimizer="adam"))
+    assert found.trials.learned < found.trials.starts
+    assert found.learning_rate == tried[-1]
     assert tried[-1] < tried[-2]
 
 
@@ -84,7 +84,7 @@ def test_starts_are_those_of_pytorch(starts):
     wide = framework_layers("orthogonal", rng, widths)[0]
     np.testing.assert_allclose(wide @ wide.T, np.eye(200), atol=1e-12)
     with pytest.raises(dl.InputError, match="initialization is 'ones'"):
-        try_starts(starts.problem_of(0.8), 2, "ones")
+        advise_start(starts.problem_of(0.8), 2, "ones")
 
 
 def test_the_rate_is_for_networks_with_biases(starts):
@@ -92,7 +92,7 @@ def test_the_rate_is_for_networks_with_biases(starts):
     X, y = load_diabetes(return_X_y=True)
     X, Y = X - X.mean(axis=0), (y - y.mean())[:, None]
     problem = dl.Problem.from_data(X, Y[:, 0])
-    rates = [try_starts(problem, 3, biases=biased).learning_rate for biased in (True, False)]
+    rates = [advise_start(problem, 3, biases=biased).learning_rate for biased in (True, False)]
     widths = (10, 10, 10, 1)
     layers = starts.fresh("torch", widths, 64, seed=5, biases=True)
     rows = (X / len(X) ** 0.5, np.full(len(X), len(X) ** -0.5))

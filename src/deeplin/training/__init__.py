@@ -9,7 +9,7 @@ from deeplin.training.learning_rate import (
     separated_classes,
 )
 from deeplin.training.measured_rate import empirical_critical_rate
-from deeplin.training.trials import advise_start, starting_network, try_starts
+from deeplin.training.trials import advise_start, starting_network
 
 __all__ = [
     "Advice",
@@ -23,5 +23,4 @@ __all__ = [
     "separated_classes",
     "starting_network",
     "train",
-    "try_starts",
 ]

@@ -232,8 +232,8 @@ def diagnose(
 ) -> Diagnosis:
     """Determine which learning rates work on this problem, for each depth and kind of start.
 
-    The rate to use comes from simulated training: some starts of the kind `initialization` (see
-    `try_starts`), with the biases that PyTorch draws unless `biases` is false. Beside it stands the
+    The rate to use comes from simulated training: some starts of the kind `initialization`, with
+    the biases that PyTorch draws unless `biases` is false (`advise_start`). Beside it stands the
     critical learning rate of the optimizer, in closed form (X-2, X-7, X-14, X-17, X-38). With more
     inputs than samples, also estimate the cost of interpolation.
 

@@ -212,15 +212,8 @@ def _adaptive(beta1: float | None, epsilon: float) -> Any:
 
 @dataclass(frozen=True)
 class Trials:
-    """Results of simulated training from several starts of one kind."""
+    """Results of simulated training at the rate to use, from several starts of one kind."""
 
-    initialization: str
-    biases: bool
-    """Whether the networks have the biases that PyTorch draws."""
-    depth: int
-    width: int
-    learning_rate: float
-    """The rate to use, at which none of the starts diverges."""
     steps: int | None
     """Steps that the slowest of the starts that learned needed; None if no start learned."""
     starts: int
@@ -278,7 +271,7 @@ def advise(
     stability of the second moment counts, S_B (X-10). For SAM, S(1 + ρS) replaces S (X-23). The
     advised rate is half of the largest rate at which plain descent is stable there. With momentum β
     it is multiplied by 1 − β: each gradient then moves the weights by η/(1 − β) in total, and this
-    effective step limits the rate on the way to the solution. `try_starts` measures the rate for
+    effective step limits the rate on the way to the solution. `advise_start` measures the rate for
     starts that are not small, and for Adam (X-24).
 
     ```python

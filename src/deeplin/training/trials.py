@@ -156,8 +156,16 @@ def advise_start(
 ) -> Advice:
     """Return the learning rate to use from this kind of start, and the critical one.
 
-    `diagnose` and `train` both take it from here. The rate comes from `try_starts` for the kinds of
-    starts that are simulated, and is that of `advise` for the others.
+    `diagnose` and `train` both take it from here. From `torch`, `xavier`, `he`, `orthogonal` (see
+    `initialize.pytorch`; with the biases of `torch.nn.Linear`, which no initialization of the
+    weights changes) and `gaussian` (without biases; by default half of the solution's size in each
+    layer) the rate is found by training some starts. From the others it is that of `advise`.
+
+    The starts are trained at several rates at once, from the critical rate downward (above it
+    nothing settles). The search ends at the largest rate at which all starts stay bounded, or at
+    half of the critical rate. This rate is lowered until none of eight times as many new starts
+    diverges (for Adam and RMSProp, until all of them learn), neither before it has learned nor
+    afterwards; their longer runs measure the number of steps.
 
     ```python
     import deeplin as dl, numpy as np
@@ -165,71 +173,31 @@ def advise_start(
     X = np.random.default_rng(0).normal(size=(50, 3))
     problem = dl.Problem.from_data(X, X @ np.ones(3))
     advice = advise_start(problem, depth=3, initialization="xavier", biases=False)
-    assert advice.learning_rate == advice.trials.learning_rate < advice.critical_learning_rate
+    assert advice.learning_rate < advice.critical_learning_rate
+    assert advice.trials.learned == advice.trials.starts
     ```
     """
     require_initialization(initialization)
-    simulated = initialization in TRIED_STARTS
-    biased = biases and simulated and has_biases(initialization)
-    advice = advise(problem, depth, optimizer, width=width, biases=biased)
-    if not simulated:
-        return advice
-    assert initialization is not None
-    trials = try_starts(
-        problem,
-        depth,
-        initialization,
-        optimizer,
-        width=width,
-        biases=biased,
-        scale=scale,
-        seed=seed,
-        advice=advice,
-    )
-    return replace(advice, learning_rate=trials.learning_rate, trials=trials)
-
-
-def try_starts(
-    problem: Problem,
-    depth: int,
-    initialization: str = "torch",
-    optimizer: TrainingSpec | None = None,
-    *,
-    width: int | None = None,
-    biases: bool = True,
-    scale: float | None = None,
-    seed: int = 0,
-    advice: Advice | None = None,
-) -> Trials:
-    """Find a learning rate that works from starts of this kind, by training some of them.
-
-    All starts are trained at several rates at once, from the critical rate downward (above it
-    nothing settles). The search ends at the largest rate at which all starts stay bounded, or at
-    half of the critical rate. This rate is lowered until none of eight times as many new starts
-    diverges (for Adam and RMSProp, until all of them learn), neither before it has learned nor
-    afterwards; their longer runs measure the number of steps. `initialization` is `torch`,
-    `xavier`, `he`, `orthogonal` (see `initialize.pytorch`; with the biases of `torch.nn.Linear`,
-    which no initialization of the weights changes), or `gaussian` (without biases; by default half
-    of the solution's size in each layer).
-
-    ```python
-    import deeplin as dl, numpy as np
-    from deeplin.training import try_starts
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    trials = try_starts(dl.Problem.from_data(X, X @ np.ones(3)), depth=3, initialization="xavier")
-    assert trials.learned == trials.starts
-    ```
-    """
-    if initialization not in TRIED_STARTS:
-        raise InputError(
-            f"initialization is {initialization!r}; pass one of {', '.join(TRIED_STARTS)}."
-        )
     spec = optimizer or TrainingSpec()
     biased = biases and has_biases(initialization)
-    known = advice or advise(problem, depth, spec, width=width, biases=biased)
+    advice = advise(problem, depth, spec, width=width, biases=biased)
+    if initialization not in TRIED_STARTS:
+        return advice
     m = default_width(problem) if width is None else whole_number("width", width)
-    how: dict[str, Any] = {"depth": known.depth, "width": m, "initialization": initialization}
+    how: dict[str, Any] = {"depth": advice.depth, "width": m, "initialization": initialization}
     how |= {"biases": biased, "scale": scale}
+    rate, trials = _simulate(problem, advice, spec, how, seed)
+    return replace(advice, learning_rate=rate, trials=trials)
+
+
+def _simulate(
+    problem: Problem, known: Advice, spec: TrainingSpec, how: dict[str, Any], seed: int
+) -> tuple[float, Trials]:
+    """Return the rate at which simulated starts work, and their results; `advise_start` says how.
+
+    `how` holds the options of `starting_network`.
+    """
+    depth, m = how["depth"], how["width"]
     whole, basis = problem, None
     if problem.loss == "squared" and problem.rank < problem.dimension and not spec.adaptive:
         # Directions without data change no risk (X-4): they need not be simulated.
@@ -274,7 +242,7 @@ def try_starts(
         top = MAX_ADAPTIVE_RATE
     elif not np.isfinite(top):
         # Biases can only lower the critical rate, twice that of `advise` without them at most.
-        beyond = 2 if biased else 4
+        beyond = 2 if how["biases"] else 4
         top = (16 if not problem.has_minimizer else beyond) * known.learning_rate
     rate = min(_largest_bounded(bounded, top), top / 2)
     narrow = problem.loss == "squared" and m < min(problem.rank, problem.outputs)
@@ -304,7 +272,7 @@ def try_starts(
     done = np.equal(run.status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
     learned = int(done.sum())
-    return Trials(initialization, biased, known.depth, m, rate, taken, total, learned, longest)
+    return rate, Trials(taken, total, learned, longest)
 
 
 def has_constant_input(problem: Problem) -> bool:
