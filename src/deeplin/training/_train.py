@@ -32,7 +32,8 @@ from deeplin.training.scores import (
     cross_validate,
     few_threads,
     fitted,
-    score_rows,
+    outputs,
+    scores,
     scores_on_training,
 )
 from deeplin.training.text import conditioning
@@ -402,12 +403,14 @@ def train_on_table(
         biased = run.network.biases is not None
         advice = advise(problem, run.network.depth, spec, width=hidden, biases=biased)
         end = sharpness(problem, run.network)
-        left = None
+        left, learned = None, fitted(run.network)
         if run.status != "diverged" and reading.held_out is not None:
-            left = score_rows(problem, prepared.targets, run.network, *reading.held_out)
+            rows, Y = reading.held_out
+            found = scores(problem, prepared.targets, Y, outputs(problem, rows, *learned))
+            left = LeftOutScores(f"{len(rows)} rows held out of training", found)
         elif run.status != "diverged" and folds:
             left = cross_validate(problem, prepared, fit, seed=seed)
-        trained = scores_on_training(problem, prepared.targets, *fitted(run.network))
+        trained = scores_on_training(problem, prepared.targets, *learned)
     return TrainingReport(
         reading=reading,
         spec=spec,

@@ -111,15 +111,6 @@ class Diagnosis:
         return _dependent(self.reading) if self.condition_number > ILL_CONDITIONED else ()
 
     @property
-    def optimum(self) -> dict[str, float | list[float]]:
-        """w* by the name of the input; for several outputs a list; {} without a minimizer."""
-        if not self.problem.has_minimizer:
-            return {}
-        columns = self.problem.optimum_columns
-        weights = columns[:, 0] if self.problem.outputs == 1 else columns
-        return dict(zip(self.reading.inputs, weights.tolist(), strict=True))
-
-    @property
     def r_squared(self) -> dict[str, float]:
         """1 − R_min/Var(y) of each target: the fraction of its variance that a linear map
         explains; {} for classes and other losses."""
@@ -179,7 +170,6 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Return JSON values: infinite numbers become strings, missing ones null."""
         problem, over, left = self.problem, self.overfitting, self.left_out
-        single = problem.outputs == 1 and problem.has_minimizer
         values = {
             "learning_rate": self.learning_rate,
             "answer": self.answer,
@@ -199,8 +189,6 @@ class Diagnosis:
             "rank": len(self.eigenvalues),
             "eigenvalues": self.eigenvalues,
             "condition_number": self.condition_number,
-            "alignment": problem.alignment if single else None,
-            "optimum": self.optimum,
             "optimum_norm": problem.optimum_norm if problem.has_minimizer else math.inf,
             "minimal_risk": problem.minimal_risk,
             "zero_risk": problem.zero_risk,
@@ -285,7 +273,7 @@ def diagnose(
     options: dict[str, Any] = {"optimizer": spec, "width": width, "biases": biases, "seed": seed}
     squared = problem.loss == "squared"
     rows = reading.rows
-    centered = _is_centered(rows)
+    centered = reading.preparation.centered
     trained, left = (), None
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
     with few_threads(rows):
@@ -357,16 +345,6 @@ def _spectrum(problem: Problem) -> np.ndarray:
     X, _ = problem.require_data("the spectrum")
     singular = np.linalg.svd(X, compute_uv=False)
     return singular[singular > np.finfo(float).eps * max(X.shape) * singular[0]] ** 2 / len(X)
-
-
-def _is_centered(problem: Problem) -> bool:
-    """Return whether the means of inputs and targets are zero up to rounding."""
-    if problem.inputs is None or problem.targets is None:
-        return False
-    parts = (problem.inputs, problem.target_columns)
-    return all(
-        np.all(np.abs(part.mean(axis=0)) <= 1e-8 * np.abs(part).max(axis=0)) for part in parts
-    )
 
 
 def _dependent(reading: Reading) -> tuple[str, ...]:

@@ -310,18 +310,6 @@ def cross_validate(
     return LeftOutScores(f"{FOLDS}-fold cross-validation", found)
 
 
-def score_rows(
-    problem: Problem,
-    targets: Sequence[str],
-    network: Network,
-    rows: np.ndarray,
-    Y: np.ndarray,
-) -> LeftOutScores:
-    """Score this network on rows that were held out of its training."""
-    found = scores(problem, targets, Y, outputs(problem, rows, *fitted(network)))
-    return LeftOutScores(f"{len(rows)} rows held out of training", found)
-
-
 def fitted(network: Network) -> tuple[np.ndarray, np.ndarray]:
     """Return the linear map of a network, and what its biases add."""
     return np.asarray(network.product), np.asarray(network.intercept)
