@@ -6,9 +6,9 @@ from deeplin.training.learning_rate import (
     Advice,
     TrainingSpec,
     advise,
-    separated_classes,
 )
 from deeplin.training.measured_rate import empirical_critical_rate
+from deeplin.training.separation import separated_classes
 from deeplin.training.trials import advise_start, starting_network
 
 __all__ = [
