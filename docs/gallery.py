@@ -26,7 +26,7 @@ SAVE = """import sys
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-plt.rcParams.update({"figure.figsize": (6.4, 4), "font.size": 10})
+plt.rcParams.update({"figure.figsize": (6.4, 4.2), "font.size": 13, "legend.fontsize": 12})
 plt.show = lambda: plt.savefig(sys.argv[2], dpi=110)
 import runpy
 runpy.run_path(sys.argv[1], run_name="__main__")

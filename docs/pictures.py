@@ -12,6 +12,8 @@ import deeplin as dl
 from deeplin.plot_style import INK, LIMIT, PAPER, QUIET, RC, THEORY, TRAINED
 
 FOLDER = Path(__file__).parent / "images"
+LARGE = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 12, "legend.fontsize": 11}
+"""Readable on a phone, where a picture is three inches wide."""
 problem = dl.problems.synthetic.flat_minima(seed=0).problem
 flattest = dl.theory.minimal_sharpness(problem, depth=10)
 
@@ -20,24 +22,24 @@ def critical_rate(axes):
     """Where training ends, for every depth and learning rate, and the critical rate."""
     rates, depths = np.geomspace(0.03, 0.7, 160), range(2, 14)
     dl.plot.phase(problem, depths, rates, starts=5, steps=30_000, ax=axes)
-    axes.figure.axes[-1].remove()  # the words say what the colors mean
+    axes.figure.axes[-1].remove()  # the words say what the colors and the line mean
+    axes.get_legend().remove()
     limits = [dl.theory.critical_learning_rate(problem, depth) for depth in depths]
-    bold = {"fontsize": 11, "weight": "bold"}
-    axes.text(2, 0.06, "settles at a minimum", color=INK, **bold)
-    unstable = "no minimizer is linearly stable:\nalmost no start settles"
-    axes.text(6.2, 0.172, unstable, color=PAPER, fontsize=9.5, weight="bold")
-    axes.text(9.2, 0.45, "diverges", color=PAPER, **bold)
+    bold = {"fontsize": 12, "weight": "bold"}
+    axes.text(2, 0.055, "settles at a minimum", color=INK, **bold)
+    axes.text(7.2, 0.172, "no minimizer is stable", color=PAPER, fontsize=11, weight="bold")
+    axes.text(10.2, 0.3, "diverges", color=PAPER, **bold)
     axes.annotate(
-        "2/S_min: computed from the data,\nwithout training",
+        "2/S_min: computed from the\ndata, without training",
         (5, limits[3]),
-        xytext=(4.6, 0.47),
+        xytext=(4.6, 0.45),
         color=PAPER,
         arrowprops={"arrowstyle": "-|>", "color": PAPER, "linewidth": 2},
         **bold,
     )
     axes.set_yticks([0.03, 0.05, 0.1, 0.2, 0.5], ["0.03", "0.05", "0.1", "0.2", "0.5"])
     axes.minorticks_off()
-    axes.set_title("Where 9600 trained networks end, and the critical learning rate 2/S_min")
+    axes.set_title("Where 9600 trained networks end")
 
 
 def sharpness(axes):
@@ -49,7 +51,8 @@ def sharpness(axes):
     dl.plot.training(run, ax=axes)
     axes.axhline(flattest.exact, color=THEORY, label="$S_{min}$, exact")
     axes.set_title("Sharpness along training, dashed: 2/η")
-    axes.legend()
+    axes.set_ylim(3, None)
+    axes.legend(loc="lower right", ncols=2)
 
 
 def flat_minima(axes):
@@ -68,7 +71,7 @@ def flat_minima(axes):
         linewidth=0,
     )
     axes.plot(depths, [m.exact for m in minima], color=THEORY, label="$S_{min}$, exact (X-2)")
-    axes.plot(depths, balanced, ":", color=THEORY, label="$S_{bal}$, small start (X-3)")
+    axes.plot(depths, balanced, ":", color=INK, label="$S_{bal}$, small start (X-3)")
     axes.set(xlabel="depth L", ylabel="sharpness", xlim=(2, 20), ylim=(0, None))
     axes.set_title("The flattest minimizer, condition number 10")
     axes.legend(loc="upper left")
@@ -131,8 +134,8 @@ def benign(axes):
         alphas**2, above.mean(axis=0), spread, color=TRAINED, marker="o", label="trained network"
     )
     axes.axhline(0, color=THEORY, linestyle="--", label="minimum-norm interpolant")
-    axes.set(xlabel="variance α² of the first layer", ylabel="excess risk above minimum norm")
-    axes.set_title("d = 500, n = 100, width 5030: mean of 8 runs, 95% interval")
+    axes.set(xlabel="variance α² of the first layer", ylabel="risk above minimum norm")
+    axes.set_title("d = 500, n = 100, width 5030: mean of 8 runs, 95%")
     axes.legend(loc="upper left")
 
 
@@ -154,8 +157,8 @@ def edge(left, right):
         axes.axhline(2 / critical, color=THEORY, label="$S_{min}$")
         axes.set(xlabel="step", xlim=(0, 60), ylim=(0, None))
         axes.set_title(f"η = {factor:g} of the critical rate")
-    left.set_ylabel("sharpness")
-    right.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        axes.set_ylabel("sharpness")
+    right.legend(loc="lower right", ncols=2)
 
 
 def main():
@@ -169,10 +172,10 @@ def main():
         "concept-edge": (edge, 2),
     }
     for name in sys.argv[1:] or plots:
-        plot, columns = plots[name]
-        with mpl.rc_context({**RC, "svg.hashsalt": name}):
-            figure = Figure(figsize=(7.5, 3.4), layout="constrained")
-            plot(*np.ravel(figure.subplots(1, columns)))
+        plot, rows = plots[name]
+        with mpl.rc_context({**RC, **LARGE, "svg.hashsalt": name}):
+            figure = Figure(figsize=(5.6, 3.4 * rows), layout="constrained")
+            plot(*np.ravel(figure.subplots(rows)))
             kind = {"format": "png", "dpi": 160} if plot is critical_rate else {"format": "svg"}
             metadata = {"Software": None} if plot is critical_rate else {"Date": None}
             path = FOLDER / f"{name}.{kind['format']}"

@@ -158,9 +158,8 @@ def test_the_readme_shows_what_is_recorded():
 BIBTEX = re.compile(r"(\w+) ?= ?\{((?:[^{}]|\{[^}]*\})*)\}")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/citing.md"])
-def test_pages_cite_the_papers_as_the_command_does(page):
-    text = re.search(r"```bibtex\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
+def test_the_page_on_citing_has_the_papers_that_certificates_cite():
+    text = re.search(r"```bibtex\n(.*?)```", (ROOT / "docs/citing.md").read_text(), re.DOTALL)[1]
     for source in (SOURCES["FM"], SOURCES["BO"]):
         entry = text.split(f"{{{source['key']},")[1].split("\n@")[0]
         shown = dict(BIBTEX.findall(" ".join(entry.split())))

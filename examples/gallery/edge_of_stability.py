@@ -36,15 +36,15 @@ for share, rate, end, top in zip(shares, rates, late, highest, strict=True):
 # %%
 # Each rate has its own limit 2/η (dashed). No minimizer is flatter than S_min.
 minimal = dl.minimal_sharpness(problem, depth=10).exact
-fig, axes = plt.subplots(1, 3, figsize=(8, 3.2), layout="constrained", sharey=True)
+fig, axes = plt.subplots(1, 3, figsize=(6.4, 4), layout="constrained", sharey=True)
 for k, (ax, rate) in enumerate(zip(axes, rates, strict=True)):
     dl.plot.training(run[k], ax=ax).lines[0].set_linewidth(0.6)
     ax.axhline(minimal, color="black", linestyle=":", label="S_min")
-    ax.set(title=f"η = {rate:.3f}", ylim=(0, 75), yscale="linear")
+    ax.set(title=f"η = {rate:.3f}", ylim=(0, 75), yscale="linear", xticks=[0, 300, 600])
     ax.get_legend().remove()
     ax.label_outer()
 axes[0].set_ylabel("sharpness")
 handles, _ = axes[0].get_legend_handles_labels()
 names = ["along training", "limit of stability 2/η", "flattest minimizer, S_min"]
-fig.legend(handles, names, loc="outside upper center", ncols=3)
+fig.legend(handles, names, loc="outside upper center", ncols=2)
 plt.show()

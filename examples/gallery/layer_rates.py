@@ -33,13 +33,13 @@ scaled = [
     for mean in means
 ]
 
-fig, axes = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained", sharey=True)
+fig, axes = plt.subplots(1, 2, figsize=(6.4, 4), layout="constrained", sharey=True)
 axes[0].plot(ratios[::4], sharpness[::4], "o", label="rates r : 1 : 1/r")
-axes[0].set(xlabel="ratio r of neighboring layers' rates", xscale="log", ylim=(0, 3.2))
-axes[0].set_ylabel("smallest preconditioned sharpness")
+axes[0].set(xlabel="ratio r", xscale="log", ylim=(0, 3.2))
+axes[0].set_ylabel("preconditioned sharpness")
 axes[1].plot(means, scaled, "o-", label="rates 10 : 1 : 0.1")
-axes[1].set(xlabel="geometric mean over the critical rate")
+axes[1].set(xlabel="mean / critical rate")
 for ax in axes:
-    ax.axhline(2, color="black", linestyle=":", label="limit of stability")
-    ax.legend()
+    ax.axhline(2, color="black", linestyle=":", label="limit")
+    ax.legend(loc="lower right")
 plt.show()

@@ -14,7 +14,7 @@ import deeplin as dl
 
 task = dl.problems.synthetic.matrix_completion(0, 20, 20, rank=2, share=0.4)
 depths, final = (1, 2, 3), {}
-fig, axes = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(6.4, 4), layout="constrained")
 
 # %%
 # The loss is a function of the network; recorded quantities are functions of it, too.
@@ -34,7 +34,7 @@ for depth, (error, loss) in final.items():
     print(f"depth {depth}: loss {loss:.1e}, hidden entries {error / zero:.3f} of predicting zero")
 
 axes[0].axhline(zero, color="black", linestyle=":", label="predicting zero")
-axes[0].set(xlabel="step", ylabel="error on hidden entries", yscale="log")
-axes[1].set(xlabel="index", ylabel="singular value of the product")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+axes[0].set(xlabel="step", ylabel="error on hidden entries", xticks=[0, 10_000, 20_000], yscale="log")
+axes[1].set(xlabel="index", ylabel="singular value")
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 plt.show()
