@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax import Array
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, distance_to_optimum
+from deeplin.networks import Network, distance_to_optimum, initialize
 from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
 from deeplin.papers.scale_sweep import name_floor
 from deeplin.papers.setting import (
@@ -28,6 +32,7 @@ from deeplin.papers.setting import (
 from deeplin.papers.statistics import curve, power_interval
 from deeplin.plot_style import INK, QUIET, band, bars, name_once, nested, series, ticks_at
 from deeplin.sweep import run_key
+from deeplin.theory import minimal_sharpness
 from deeplin.training import empirical_critical_rate
 
 
@@ -114,15 +119,33 @@ def _rates(setting: Setting) -> tuple[float, float]:
     return flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
 
 
+def beside(network: Network, keys: Array) -> Network:
+    """Return copies of a network, one for each key, with Gaussian noise of 1e-3 of each layer."""
+
+    def size(weight: Array) -> Array:
+        top = jnp.max(jnp.abs(weight))
+        return jnp.where(top > 0, top, 1.0)
+
+    def draw(key: Array) -> Network:
+        pairs = zip(network.weights, jax.random.split(key, network.depth), strict=True)
+        noise = [size(w) * initialize.standard_normal(k, w.shape) for w, k in pairs]
+        moved = [w + 1e-3 * n for w, n in zip(network.weights, noise, strict=True)]
+        return Network(moved, readout=network.readout)
+
+    return jax.vmap(draw)(keys)
+
+
 def run_depth(
     config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
 ) -> list[dict[str, float]]:
     """Return one row: the measured rate with its interval, the exact and the printed rate."""
     setting = config.at(data_seed, depth=depth)
+    problem = setting.data.problem
+    flattest = minimal_sharpness(problem, depth).minimizer
     measured = empirical_critical_rate(
-        setting.data.problem,
+        problem,
         depth,
-        initialization=start,
+        initialization=start if start == "residual" else partial(beside, flattest),
         seeds=config.starts,
         steps=steps,
         key=run_key(config.seed, depth=depth, start=start),
