@@ -19,7 +19,6 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from deeplin.cli.app import (
     AsJson,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 HOLD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
 """Fewest rows at which some are held out, and their share; with fewer rows, cross-validation."""
 MISSING_POLICIES = ("empty", "drop", "refuse")
-BARS = "▁▂▃▄▅▆▇█"
-MAX_BARS = 48
 
 # --- shared options ------------------------------------------------------------------------------
 
@@ -293,18 +290,16 @@ def train(
         else positive_number("learning-rate", learning_rate)
     )
     with ending_on_interrupt("deeplin: interrupted; no run was kept"):
-        share, stream = test_share or 0.0, source == "-"
-        reading = table.read(source, test_share=share if stream else 0.0, seed=seed)
+        reading = table.read(source, seed=seed)
         first_rate = None
         if rate == "auto":  # of all rows, as `diagnose` advises it
             advice = advise_start(reading.problem, optimizer=spec, seed=seed, **start)
             first_rate = advice.learning_rate
         known = reading.problem.inputs is not None and test_share is None
-        if known and reading.problem.samples >= HOLD_OUT_ROWS:
-            share = HELD_OUT_SHARE
-        if share and not stream:
+        many = known and reading.problem.samples >= HOLD_OUT_ROWS
+        share = HELD_OUT_SHARE if many else test_share
+        if share:
             reading = table.read(source, test_share=share, seed=seed)
-        folds = known and reading.held_out is None
         with LiveTraining(whole_number("steps", steps)) as live:
             report = train_on_table(
                 reading,
@@ -313,7 +308,7 @@ def train(
                 learning_rate=rate,
                 steps=steps,
                 seed=seed,
-                folds=folds,
+                folds=known and not share,
                 first_rate=first_rate,
                 announce=live.restart,
                 watch=live.watch,
@@ -332,7 +327,7 @@ def train(
 
 
 class LiveTraining(Live):
-    """A small table on stderr, redrawn at every record; not shown without a terminal.
+    """A line on stderr that is renewed at every record; not shown without a terminal.
 
     `watch` has the form that `gradient_descent(..., watch=...)` expects.
     """
@@ -340,41 +335,19 @@ class LiveTraining(Live):
     def __init__(self, steps: int, console: Console | None = None):
         super().__init__(console=console or Console(stderr=True), transient=True)
         self.steps = steps
-        self.restart(math.nan)
+        self.rate = math.nan
 
     def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
         """Start again with this learning rate, after a run that diverged."""
         self.rate = learning_rate
-        self.risks: list[float] = []
-        self.sharpnesses: list[float] = []
 
     def watch(self, step: int, quantities: Mapping[str, np.ndarray]) -> None:
-        """Add one record and redraw the table."""
-        self.risks.append(float(quantities["risk"][0]))
-        self.sharpnesses.append(float(quantities["sharpness"][0]))
-        self.update(self.table(step))
-
-    def table(self, step: int) -> Table:
-        """Return the table of loss and sharpness, now and along the run."""
-        title = f"step {step} of {self.steps}, learning rate η = {self.rate:.4g}"
-        table = Table("quantity", "now", "along the run", title=title)
-        table.add_row("loss", f"{self.risks[-1]:.4g}", bars(np.log10(self.risks)))
-        table.add_row("sharpness", f"{self.sharpnesses[-1]:.4g}", bars(self.sharpnesses))
-        ratio = self.sharpnesses[-1] * self.rate / 2
-        table.add_row("sharpness · η/2", f"{ratio:.3f}", "stable" if ratio <= 1 else "unstable")
-        return table
-
-
-def bars(values: Any) -> str:
-    """Return the last values as a line of bars, scaled between their minimum and maximum."""
-    shown = np.asarray(values, dtype=float)[-MAX_BARS:]
-    finite = shown[np.isfinite(shown)]
-    if len(finite) == 0:
-        return ""
-    low, span = finite.min(), np.ptp(finite) or 1.0
-    top = len(BARS) - 1
-    heights = np.nan_to_num((shown - low) / span, nan=1.0, posinf=1.0, neginf=0.0)
-    return "".join(BARS[int(height * top)] for height in heights)
+        """Show the loss and the sharpness of a record."""
+        risk, sharpness = (float(quantities[name][0]) for name in ("risk", "sharpness"))
+        self.update(
+            f"step {step} of {self.steps}: loss {risk:.4g}, sharpness {sharpness:.4g}, which is "
+            f"{sharpness * self.rate / 2:.3f} times 2/η at learning rate η = {self.rate:.4g}"
+        )
 
 
 # --- predict --------------------------------------------------------------------------------------
@@ -390,9 +363,6 @@ def predict(
     missing: Annotated[
         str, typer.Option(help="Rows that cannot be predicted: empty (cell), drop, or refuse.")
     ] = "empty",
-    row_numbers: Annotated[
-        bool, typer.Option("--row-numbers", help="Add a first column with row numbers.")
-    ] = False,
 ) -> None:
     """Predict the targets of new rows, one CSV line per row; for classes, also probabilities.
 
@@ -418,7 +388,7 @@ def predict(
     found = TablePredictions(
         source, outcome.preparation, np.asarray(network.product), np.asarray(network.intercept)
     )
-    numbered = row_numbers or missing == "drop"
+    numbered = missing == "drop"
     chunks = iter(found)
     first = next(chunks)  # report wrong columns before a file is opened
 
