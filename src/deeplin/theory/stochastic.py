@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from deeplin.dynamics.optimizer import check_momentum
-from deeplin.errors import InputError, finite_array, whole_number
+from deeplin.errors import InputError, whole_number
 from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
@@ -45,7 +44,7 @@ class StochasticSharpness:
 
 def stochastic_sharpness(
     problem: Problem,
-    network: Network | Any,
+    network: Network,
     batch_size: int,
     *,
     momentum: float = 0.0,
@@ -58,8 +57,9 @@ def stochastic_sharpness(
     S_B(K) = max over symmetric N of 2[(p/n)Σ_i(x_iᵀNx_i)² + (1−p) tr Σ̂NΣ̂N]/tr(Σ̂NK^{-1}N), with
     p = (n−B)/(B(n−1)) and K = Σ_k‖v_k‖²A_kᵀA_k of the network. B = n gives the sharpness.
 
-    Arguments:
-        network: a linear network at a minimizer, or K itself (d×d).
+    Args:
+        problem: the data, which a linear map interpolates.
+        network: a linear network at a minimizer.
         batch_size: B; every step draws new rows.
         momentum: heavy-ball β, for which the result is also exact.
         linearized: allow R_min > 0. Descent at a constant rate then does not converge; the value
@@ -76,19 +76,12 @@ def stochastic_sharpness(
     """
     size = _check(problem, batch_size, linearized)
     beta = check_momentum(momentum)
-    basis = problem.spectrum.vectors
-    if isinstance(network, Network):
-        kernel = _kernel(problem, network, basis)
-    else:
-        given = finite_array("K", network, (2,))
-        if given.shape != (problem.dimension,) * 2:
-            raise InputError(
-                f"K has shape {given.shape}; pass a network, or K = JJᵀ of shape "
-                f"({problem.dimension}, {problem.dimension})."
-            )
-        kernel = basis.T @ (given + given.T) @ basis / 2
+    kernel = _kernel(problem, network, problem.spectrum.vectors)
     if np.linalg.eigvalsh(kernel)[0] <= 0:
-        raise InputError("K is not positive definite on the data; pass K = JJᵀ of a minimizer.")
+        raise InputError(
+            "the product of this network does not move in every direction of the data: a layer is "
+            "zero. Pass a minimizer without zero layers."
+        )
     top = SecondMoment(_rows(problem), kernel, size, beta).top()
     return StochasticSharpness(top.value, top.upper, size, beta)
 
