@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import convex_losses as data
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import deeplin as dl
 from deeplin import theory
@@ -53,17 +51,6 @@ def test_no_minimizer_found_by_search_is_flatter_and_the_minimizer_attains_it(na
     assert attained == pytest.approx(trace.exact, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson", "huber", "softmax"])
-def test_sharpness_of_a_network_anywhere_is_that_of_the_plain_loss(name):
-    problem = getattr(data, name)()
-    net = dl.initialize.gaussian(jax.random.key(1), (3, 3, problem.outputs), scale=0.4)
-    values = np.linalg.eigvalsh(data.dense_hessian(problem, net.weights))
-    assert dl.sharpness(problem, net).value == pytest.approx(values[-1], rel=1e-9)
-    assert dl.hessian_spectrum(problem, net, count=3).values == pytest.approx(
-        values[:-4:-1], rel=1e-8
-    )
-
-
 def test_layer_rates_count_by_their_geometric_mean():
     problem = data.logistic()
     assert theory.layerwise_sharpness(problem, [0.5, 3]) == pytest.approx(0.39696389, abs=PRINTED)
@@ -95,12 +82,6 @@ def test_descent_settles_below_the_critical_rate_and_not_above(name):
     # flat ones); above it the top direction grows by 1.06 until it is of order one.
     assert gaps[0] < 1e-12
     assert not gaps[1] < 1e-6
-
-
-def test_momentum_widens_the_limit_by_its_factor():
-    problem = data.logistic()
-    plain = theory.critical_learning_rate(problem, 3)
-    assert theory.critical_learning_rate(problem, 3, momentum=0.5) == pytest.approx(1.5 * plain)
 
 
 def test_mini_batches_need_samples_without_a_slope_at_the_optimum():
@@ -148,30 +129,6 @@ def test_the_minimum_with_weight_decay_is_the_reference(
     hessian = data.dense_hessian(problem, weights, norm)
     top = np.linalg.eigvalsh(hessian)[-1] + 2 * decay
     assert top == pytest.approx(sharpness, abs=1e-8)
-
-
-@pytest.mark.parametrize("name", ["poisson", "huber"])
-@pytest.mark.parametrize("depth", [2, 3])
-def test_the_minimum_with_weight_decay_is_that_of_a_search_over_the_weights(name, depth):
-    problem, decay = getattr(data, name)(), 0.02
-    risk = data.plain_risk(problem)
-    shapes = [(2, 3)] + [(2, 2)] * (depth - 2) + [(1, 2)]
-    sizes = np.cumsum([a * b for a, b in shapes])
-
-    @jax.jit
-    def objective(x):
-        weights = [
-            part.reshape(s) for part, s in zip(jnp.split(x, sizes[:-1]), shapes, strict=True)
-        ]
-        return risk(data.product(weights)) + decay * jnp.sum(x**2)
-
-    slope = jax.jit(jax.value_and_grad(objective))
-    starts = np.random.default_rng(0).normal(size=(6, sizes[-1]))
-    best = min(
-        minimize(lambda v: tuple(map(np.asarray, slope(v))), x, jac=True).fun for x in starts
-    )
-    found = theory.decayed_minimum(problem, depth, decay)
-    assert found.objective == pytest.approx(best, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,6 @@ def test_X17_optimum_and_squared_loss_of_several_outputs():
     values = {2: 8.87652488, 3: 16.08548224, 5: 31.36056875}
     for depth, value in values.items():
         assert theory.minimal_sharpness(problem, depth).exact == pytest.approx(value, abs=6e-9)
-    paths = {1: 16.0854822, 2: 12.7670557, 3: 11.1530505}  # X-22, L = 3
-    for m, value in paths.items():
-        assert theory.parallel_sharpness(problem, 3, m) == pytest.approx(value, abs=6e-8)
 
 
 def test_X18_data_ratios_and_the_worst_of_two_layers():
