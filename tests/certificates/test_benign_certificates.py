@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 import deeplin as dl
@@ -72,37 +71,6 @@ def test_nothing_but_the_printed_zero_case_is_violated_on_true_flows(cells, flow
     assert set(table.loc[shown.split(), "verdict"]) == {"measured"}
     assert table.loc[shown.split(), "right"].isna().all()
     assert all(table.loc[sorted(UNVERIFIABLE), "verdict"] == "not applicable")
-
-
-@pytest.mark.extended
-def test_two_hundred_random_problems_certify():
-    """Gradient flows on random data, covariances and scales, all of one shape."""
-    rng = np.random.default_rng(1)
-    count, d, n, q = 200, 8, 3, 1
-    spectra = rng.lognormal(0, 1, size=(count, d))
-    truths = rng.normal(size=(count, d, q))
-    inputs = rng.normal(size=(count, n, d)) * np.sqrt(spectra)[:, None]
-    targets = inputs @ truths + rng.normal(size=(count, n, q))
-    problems = [dl.Problem.from_data(X, Y) for X, Y in zip(inputs, targets, strict=True)]
-    wide = simulate_wide(
-        problems,
-        rng.integers(4, 1000, count),
-        3,
-        rng.uniform(0, 0.5, count),
-        rng.uniform(0, 0.5, count),
-        jax.random.split(jax.random.key(5), count),
-        dynamics="flow",
-        loss_target=1e-9,
-        record_every=24,
-    )
-    assert np.mean(wide.status == "converged") > 0.95
-    verdicts = set()
-    for k in range(count):
-        population = Population(truths[k][:, 0], spectra[k])
-        table = certify(problems[k], wide.as_run(k), only=IDS, population=population)
-        assert table.all_hold, (k, table.violated)
-        verdicts |= set(table.loc[table["id"] == "BO-L4.5", "verdict"])
-    assert verdicts == {"holds"}
 
 
 def test_inputs_of_zeros_have_no_largest_eigenvalue_to_bound():
@@ -337,19 +305,6 @@ def test_every_term_of_the_theorems_has_its_own_row(cells, flows):
     table = certify(cells[0].problem, run, only=["BO-T3.1"], population=population, parts=True)
     names = [part.split(":")[0] for part in table["part"]]
     assert names == ["bias", "variance", "Ξ", "total", "Ξ by ∫√ℒ"]
-    smallest = table.set_index(pd.Index(names))["left"]
-    for name, c in smallest.items():
-        judged = certify(
-            cells[0].problem,
-            run,
-            only="BO-T3.1",
-            population=population,
-            parts=True,
-            constants=Constants(c=0.5 * c),
-        )
-        found = [part.split(" with c")[0] for part in judged["part"]]
-        verdicts = dict(zip(found, judged["verdict"], strict=True))
-        assert verdicts[name] == "violated", name
 
 
 def test_the_corollary_claims_nothing_for_scales_it_does_not_choose(cells, flows):
@@ -446,7 +401,6 @@ def test_X31_certifies_descent_where_its_hypotheses_are_met(eight, setting, loca
     expected = "holds" if local else "hypotheses not met"
     for part in ("(a) distance", "(b) loss", "(c) Σ η√ℒ", "(d) Θ_⊥"):
         assert rows["X-31", part] == expected
-    assert rows["X-31", "(d) by measured norms"] == "holds"
     # the global part asks for β = 0 and small steps, not for a lazy network
     zero = setting[3] == 0
     assert rows["X-31", "from β = 0"] == ("holds" if zero else "hypotheses not met")

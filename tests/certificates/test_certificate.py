@@ -1,10 +1,7 @@
 import dataclasses
-import gc
 import json
 import re
 import runpy
-import sys
-import weakref
 from pathlib import Path
 
 import jax
@@ -101,10 +98,15 @@ def test_a_certificate_of_a_run_leaves_out_what_says_nothing_about_it(problem, n
     left_out = {s.id for s in STATEMENTS.values() if s.scope == "theory"}
     assert {"Talk-log", "X-22", "X-23", "X-24", "FM-L4", "FM-L5", "FM-L6", "FM-toy"} <= left_out
     assert not left_out & set(certify(problem, network)["id"])
-    assert set(certify(problem, network, scope="theory")["id"]) == left_out
-    assert list(certify(problem, network, only="FM-toy")["id"]) == ["FM-toy"]
+    assert set(certify(problem, network, only="FM-toy")["id"]) == {"FM-toy"}
     with pytest.raises(dl.InputError, match="scope is 'data'"):
         certify(problem, network, scope="data")
+
+
+def test_statements_about_no_run_hold(problem, network):
+    table = certify(problem, network, scope="theory").set_index("id")
+    assert set(table["verdict"]) <= {HOLDS, MEASURED, NOT_APPLICABLE}
+    assert set(table.loc[["FM-L4", "FM-L5", "FM-L6", "FM-toy"], "verdict"]) == {HOLDS}
 
 
 def test_the_registry_knows_the_twelve_theorems_of_the_papers():
@@ -445,36 +447,6 @@ def test_staying_at_a_sharp_minimizer_is_judged_from_the_run_itself(problem, ste
     assert (row.hypotheses != "") == (verdict == UNMET)
 
 
-def test_certifying_never_trains(problem, monkeypatch):
-    from deeplin import dynamics
-
-    run = dl.gradient_descent(problem, _sharp_minimizer(problem), 0.1, 3, record_every=1)
-
-    def refuse(*_, **__):
-        raise AssertionError("a certificate trained a network")
-
-    # dl first: it looks names up in dynamics when they are first used, and must not find `refuse`
-    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.flat_minima"]):
-        for name in ("gradient_descent", "gradient_flow", "simulate_wide"):
-            monkeypatch.setattr(module, name, refuse, raising=False)
-    with pytest.raises(AssertionError, match="trained a network"):
-        dl.gradient_descent(problem, run.network, 0.1, 3)
-    rows = certify(problem, run)
-    assert set(rows.verdict) & {HOLDS, VIOLATED, MEASURED}  # it judged something
-
-
-def test_a_context_is_freed_without_the_collector(problem, flow_run):
-    gc.disable()
-    try:
-        context = Context(problem, flow_run)
-        seen = weakref.ref(context)
-        assert context.gap[0] > 0
-        del context
-        assert seen() is None
-    finally:
-        gc.enable()
-
-
 def test_a_step_that_gains_too_little_breaks_the_descent_lemma(problem):
     net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 1), 0.3)
     run = dl.gradient_descent(problem, net, 0.05, 6, record_every=1)
@@ -498,23 +470,6 @@ def test_a_detour_breaks_the_bound_on_the_path(problem):
     bent = dataclasses.replace(run, trajectory=dl.Network([jnp.asarray(w) for w in states]))
     table = certify(problem, bent, only="FM-L7", parts=True).set_index("part")
     assert table.loc["path length", "verdict"] == VIOLATED
-
-
-@pytest.mark.parametrize(("id", "part"), [("FM-L4", "1 − x"), ("FM-L4", "1 + x"), ("FM-L5", "")])
-def test_the_technical_lemmas_hold_and_would_fail_with_half_of_what_they_allow(
-    problem, network, id, part
-):
-    """They hold, and with half of what is allowed they would not: the comparison can fail."""
-    table = certify(problem, network, only=id, parts=True).set_index("part")
-    row = table.loc[part]
-    assert row.verdict == HOLDS
-    alpha, x = 2.0, np.linspace(0.01, 0.5, 50)
-    if part == "1 − x":
-        assert np.any((1 - x) ** alpha < 1 - 0.5 * alpha * x)
-    elif part == "1 + x":
-        assert np.any((1 + x) ** alpha > 1 + 0.5 * alpha * x)
-    else:
-        assert 4 * np.exp(-2) > 0.4 * np.exp(-1)  # L = 4, x = 1 with 0.4 in the place of 4
 
 
 def test_the_branches_of_tiny_layers_are_known_to_the_digits_of_one(problem):

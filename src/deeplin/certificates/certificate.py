@@ -166,7 +166,7 @@ def certify(
     scope: str = "run",
     tolerance: float = 1e-9,
     population: Population | None = None,
-    constants: Constants | None = None,
+    constants: Constants = Constants(),  # noqa: B008 - frozen
     parts: bool = False,
 ) -> Certificate:
     """Evaluate the statements of the papers on a problem and a run (or a batch of runs).

@@ -23,7 +23,8 @@ from deeplin.certificates.registry import (
 )
 from deeplin.dynamics.run import DIVERGED, STOPPED, Run
 from deeplin.errors import InputError
-from deeplin.hessian import Sharpness, sharpness
+from deeplin.hessian import sharpness
+from deeplin.hessian.exact import exact
 from deeplin.networks import Network, check_fits, host_arrays, products
 from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
@@ -59,7 +60,7 @@ class Context:
         *,
         tolerance: float = 1e-9,
         population: Population | None = None,
-        constants: Constants | None = None,
+        constants: Constants = Constants(),  # noqa: B008 - frozen
     ):
         if population is not None:
             population.require_fit(problem)
@@ -83,7 +84,7 @@ class Context:
             )
         self.problem, self.run = problem, run
         self.tolerance, self.population = tolerance, population
-        self.constants = constants or Constants()
+        self.constants = constants
         self.depth, self.widths = run.network.depth, run.network.widths
         self.batch = run.network.batch or 1
         self.times, self.weights = self._states()
@@ -463,18 +464,21 @@ class Context:
         return np.sqrt(gap / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
-    def exact_sharpness(self) -> Sharpness:
-        """S at the end by its value at minimizers, and how far from one it is (X-1).
-
-        For losses other than the squared one it uses `auto`.
-        """
-        method = "exact" if self.problem.loss == "squared" else "auto"
-        return sharpness(self.problem, self.final_network, method=method)
+    def final_sharpness(self) -> np.ndarray:
+        """S at the end by its value at minimizers (X-1), (batch,)."""
+        return self._sharpness[0]
 
     @property
-    def final_sharpness(self) -> np.ndarray:
-        """S at the end, (batch,)."""
-        return np.asarray(self.exact_sharpness.value)
+    def sharpness_error(self) -> np.ndarray:
+        """How far from its value at minimizers the largest Hessian eigenvalue may be, (batch,)."""
+        return self._sharpness[1]
+
+    @cached_property
+    def _sharpness(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.problem.loss == "squared":
+            return exact(self.problem, self.final_network, "largest")
+        found = sharpness(self.problem, self.final_network)
+        return np.asarray(found.value), np.asarray(found.error)
 
     @cached_property
     def hessian(self) -> LinearHessian:

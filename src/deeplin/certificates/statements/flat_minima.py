@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from itertools import pairwise
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import chdtr, ndtr
 
 from deeplin.certificates.context import AT_MINIMIZER, Context
 from deeplin.certificates.curvature import LinearHessian, directional
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
-from deeplin.hessian import sharpness
+from deeplin.hessian.exact import exact
 from deeplin.networks import Network, products
-from deeplin.networks.products import imbalance, layer_gradients, squared_distance
 from deeplin.problems.problem import as_map
-from deeplin.theory.balanced import balanced_sharpness, balanced_sharpness_at
-from deeplin.theory.brackets import least_sharpness, sharpness_brackets
+from deeplin.theory.balanced import balanced_sharpness
+from deeplin.theory.brackets import sharpness_brackets
 from deeplin.theory.critical_rate import logistic_descent
 from deeplin.theory.minimizers import minimizer_lower_bound
-from deeplin.theory.residual_initialization import (
-    ResidualConstants,
-    admissible_range,
-    draw_constants,
-    least_failure_u,
-    least_margin,
-    noise_scale,
-    product_bounds,
-    residual_constants,
-    residual_noise,
-    sharp_failure_probability,
-    sharp_product_bounds,
-)
-from deeplin.theory.small_initialization import (
-    flow_end_bounds,
-    lojasiewicz_constant,
-)
 
 
 @statement("FM-grad", Context.stays_finite)
@@ -144,41 +124,6 @@ def toy_sharpness(depth: int) -> float:
     return float(np.linalg.eigvalsh(np.asarray(hessian))[-1])
 
 
-@statement("FM-L1", Context.several_layers)
-def conservation(context: Context) -> list[Check]:
-    """Check the drift along the flow, and its exact size between consecutive descent steps.
-
-    One step of descent changes the difference by η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ), because the terms
-    of first order cancel. So a descent run recorded at every step is checked to rounding too.
-    """
-    change = imbalance(context.weights)
-    for level, start in zip(change, imbalance(context.initial), strict=True):
-        level -= start
-    squares = context.layer_norms**2
-    scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
-    drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
-    flow, slack = context.flow(), context.flow_slack
-    along = Check(drift, 0.0, "along the flow", scale=scale, slack=slack, hypotheses=flow)
-    if not context.consecutive.any():
-        return [along]
-    error, where = _discrete_error(context, change), context.consecutive[..., None]
-    finite = context.stays_finite()
-    steps = Check(error, 0.0, "between descent steps", scale=scale, where=where, hypotheses=finite)
-    return [along, steps]
-
-
-def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
-    """Return ‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F between records, (records, batch, L−1)."""
-    rate = context.learning_rate[:, None, None]
-    gradients = layer_gradients(context.backward, context.forward)
-    predicted = [rate**2 * square for square in imbalance(gradients)]
-    errors = [
-        np.linalg.norm(np.diff(level, axis=0) - step[:-1], axis=(-1, -2))
-        for level, step in zip(change, predicted, strict=True)
-    ]
-    return np.pad(np.stack(errors, axis=-1), ((1, 0), (0, 0), (0, 0)))
-
-
 STRETCHES = (2.0, 10.0, 100.0)
 """Factors C with which FM-rescale is tested."""
 
@@ -195,11 +140,8 @@ def fastest_change(context: Context) -> list[Check]:
     change = np.linalg.norm(context.hessian(np.arange(context.batch), top.vector), axis=1)
     error = top.error / np.maximum(top.scale, np.finfo(float).tiny)
     lowest = context.hessian.extreme(-1, 0.2)  # far from −S is enough
-    near = {
-        "close enough to a minimizer: error of X-1 ≤ S": np.asarray(context.exact_sharpness.error)
-        <= top.value
-    }
-    met = context.ends_in_minimizer() | near
+    near = Hypothesis(context.sharpness_error, "≤", top.value)
+    met = context.ends_in_minimizer() | {"close enough to a minimizer: error of X-1 ≤ S": near}
     part = "along the top eigenvector"
     return [
         Check(change, np.abs(top.value), part, equality=True, scale=top.scale, slack=error),
@@ -246,7 +188,7 @@ def rescaled_minimizers(context: Context) -> list[Check]:
     checks = []
     for C in STRETCHES:
         stretched = Network((C * first, second / C, *rest), readout=network.readout)
-        measured = sharpness(context.problem, stretched, method="exact").value
+        measured, _ = exact(context.problem, stretched, "largest")
         checks.append(context.at_minimizer(C * bound, measured, f"C = {C:g}"))
     return checks
 
@@ -318,458 +260,9 @@ def tight_brackets(context: Context) -> list[Check]:
     ]
 
 
-def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
-    """Return the parts of an assumption as hypotheses, with the sides as in the part's name."""
-    found = {}
-    for check in checks:
-        left, right = np.squeeze(check.left), np.squeeze(check.right)
-        least = Hypothesis(right, "≥", left)  # such as ‖w*‖ ≥ 1
-        found[f"{name}, {check.part}"] = (
-            Hypothesis(left, "≤", right) if "≤" in check.part else least
-        )
-    return found
-
-
-def _first(context: Context) -> dict[str, Any]:
-    """Return the hypotheses of FM-T3."""
-    context.one_unit()
-    context.one_target()
-    return context.flow() | _parts("FM-A1", first_assumption(context))
-
-
-def _second(context: Context) -> dict[str, Any]:
-    """Return the hypotheses of the corollaries about where the flow ends."""
-    first, problem = _first(context), context.problem
-    context.several_layers()
-    ends = context.backward[0][-1]
-    apart = np.sqrt(squared_distance(ends - problem.optimum_columns))
-    late = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": Hypothesis(apart, "≤", problem.optimum_norm / 8)}
-    small = _parts("FM-A2", second_assumption(context))
-    return first | small | context.ends_in_minimizer() | late
-
-
-@statement("FM-A1", Context.one_unit, Context.one_target)
-def first_assumption(context: Context) -> list[Check]:
-    """Check both parts, at the initial weights."""
-    gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
-    return [
-        Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
-        Check(np.finfo(float).tiny, gradient, "∇R(W(0)) ≠ 0"),
-    ]
-
-
-@statement("FM-ε", Context.several_layers)
-def scale_of_initialization(context: Context) -> Check:
-    """Report ε of each run."""
-    return value(context.epsilon)
-
-
-@statement("FM-L2", Context.flow, Context.one_unit, Context.several_layers)
-def layer_structure(context: Context) -> list[Check]:
-    """Check all three parts, at every record."""
-    epsilon = context.epsilon[None, :, None]
-    squares = context.singular_values**2
-    spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
-    later = squares[..., 1:]
-    bound = 1 - epsilon / later
-    pairs = pairwise(context.extremes)
-    aligned = np.stack([np.sum(up.right * down.left, axis=-1) ** 2 for down, up in pairs], axis=-1)
-    return [
-        Check(context.layer_norms**2 - squares, epsilon, "(a) rank one"),
-        Check(spread, epsilon, "(b) equal norms"),
-        Check(bound, aligned, "(c) aligned", where=later > 0, scale=1.0),
-    ]
-
-
-def _early(context: Context) -> int:
-    """Return the index of the first record with t ≥ 1, from which the proof of FM-T3 works."""
-    late = np.flatnonzero(context.times >= 1)
-    if not context.is_flow or len(late) == 0:
-        raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
-    return int(late[0])
-
-
-def _constant(context: Context, early: int) -> np.ndarray:
-    """Return μ of FM-T3 for each run, from the first record with t ≥ 1."""
-    gap = context.gap[early]
-    return lojasiewicz_constant(context.problem, context.depth, context.epsilon, gap).constant
-
-
-@statement("FM-T3", Context.several_layers, Context.one_unit, Context.one_target)
-def lojasiewicz(context: Context) -> list[Check]:
-    """Check the condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
-    early = _early(context)
-    late = (np.arange(len(context.times)) >= early)[:, None]
-    squares = np.sum(context.gradient_squares, axis=-1)
-    floor = np.sqrt(2 * context.epsilon) * context.depth
-    beyond = context.singular_values[..., 0] - floor
-    upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
-    bound, least = _constant(context, early) * context.gap, np.maximum(beyond, 0)
-    product, flow = least ** (context.depth - 1), context.flow()
-    return [
-        Check(bound, squares, "Polyak-Łojasiewicz", where=late, hypotheses=_first(context)),
-        Check(product, upper_layers, "‖W_L…W_2‖", where=beyond > 0, hypotheses=flow),
-    ]
-
-
-@statement("FM-L7", Context.several_layers, Context.one_unit, Context.one_target)
-def exponential_convergence(context: Context) -> list[Check]:
-    """Check from the first record with t ≥ 1 with the constant of FM-T3; the path by its chords."""
-    early = _early(context)
-    mu, met = _constant(context, early), _first(context)
-    whole = 2 * np.sqrt(context.gap[early] / mu)
-    size = np.sqrt(np.sum(context.layer_norms[early] ** 2, axis=-1))
-    details: dict[str, Any] = {"scale": size + whole, "slack": context.flow_slack}
-    return [
-        _gap_decays(context, mu, "rate", met, early),
-        Check(_chords(context, early), whole, "path length", hypotheses=met, **details),
-    ]
-
-
-def _gap_decays(
-    context: Context, rate: np.ndarray, part: str, hypotheses: dict[str, Any], since: int = 0
-) -> Check:
-    """Check that the gap decays at least as e^{−rate·t} after a record, until the run stops."""
-    elapsed = np.maximum(context.times - context.times[since], 0)[:, None]
-    bound = context.gap[since] * np.exp(-rate * elapsed)
-    later = (elapsed > 0) & context.moving
-    known = context.known_loss()
-    return Check(context.gap, bound, part, where=later, hypotheses=hypotheses, **known)
-
-
-def _chords(context: Context, early: int) -> np.ndarray:
-    """Return Σ‖W(t_{i+1}) − W(t_i)‖ from a record on, at most the path length ∫‖∇R‖dt, (batch,)."""
-    squares = [np.sum(np.diff(w[early:], axis=0) ** 2, axis=(-1, -2)) for w in context.weights]
-    return np.sum(np.sqrt(np.sum(squares, axis=0)), axis=0)
-
-
-@statement("FM-A2", Context.one_unit, Context.one_target, Context.several_layers)
-def second_assumption(context: Context) -> list[Check]:
-    """Check all four parts."""
-    epsilon = context.epsilon
-    return [
-        Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
-        Check(epsilon, 1.0, "ε ≤ 1"),
-        Check(1.0, context.problem.optimum_norm, "‖w*‖ ≥ 1"),
-        Check(32 * context.depth * np.sqrt(epsilon), 1.0, "32 L √ε ≤ 1"),
-    ]
-
-
-@statement("FM-C1", _second)
-def layer_norms(context: Context) -> list[Check]:
-    """Check both bounds at the end of the run."""
-    size, power = context.problem.optimum_norm, 1 / context.depth
-    sigma = context.singular_values[-1:]
-    return [
-        Check((size / 2) ** power, sigma, "lower"),
-        Check(sigma, (2 * size) ** power, "upper"),
-    ]
-
-
-@statement("FM-C2", _second)
-def flat_minimum(context: Context) -> list[Check]:
-    """Check the ratio, with the exact S_min of X-2, and the bound on S itself."""
-    problem, L = context.problem, context.depth
-    sharpness = context.final_sharpness
-    ratio = sharpness / context.minimal.exact
-    bound = 8 * L * problem.largest_eigenvalue * problem.optimum_norm ** (2 - 2 / L)
-    return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=4 * context.slack),
-        Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ"),
-        Check(sharpness, bound, "S"),
-    ]
-
-
-@statement("X-19", Context.flow, Context.several_layers, Context.one_unit, Context.one_target)
-def conserved_end(context: Context) -> list[Check]:
-    """Check singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
-
-    Theorems about the flow; an integrated one is known to its tolerance for each conserved
-    difference, relative to r and σ². S_bal is that of the product reached, which is w* for data of
-    full rank.
-    """
-    product, start = context.backward[0][..., 0], context.run.initial.with_batch()
-    bounds = flow_end_bounds(start, np.linalg.norm(product, axis=-1))
-    low, high = (np.asarray(bound)[..., None] for bound in bounds.singular_squares)
-    squares, slack = context.singular_values**2, context.depth * context.flow_slack
-    scale = np.maximum(squares, high)
-    ends = np.stack([np.sum(v**2, axis=(-1, -2)) for v in context.backward], axis=-1)
-    known = ends[..., 1:] > 0
-    growth = np.divide(ends[..., :-1], ends[..., 1:], out=np.zeros_like(squares), where=known)
-    balanced = balanced_sharpness_at(context.problem, product[-1], context.depth)
-    ratio = context.final_sharpness / balanced
-    least, most = (np.asarray(bound)[-1] for bound in bounds.sharpness_ratio)
-    size = {"r − 2Δ > 0": Hypothesis(low[-1, :, 0], ">", 0.0)}
-    met = context.ends_in_minimizer() | size
-    return [
-        Check(low, squares, "r − 2Δ ≤ σ_k²", scale=scale, slack=slack),
-        Check(squares, high, "σ_k² ≤ r + 2Δ", scale=scale, slack=slack),
-        Check(low, growth, "r − 2Δ ≤ x_k", scale=scale, slack=slack, where=known),
-        Check(growth, high, "x_k ≤ r + 2Δ", scale=scale, slack=slack, where=known),
-        Check(least, ratio, "S/S_bal, lower", slack=slack, hypotheses=met),
-        Check(ratio, most, "S/S_bal, upper", slack=slack, hypotheses=met),
-    ]
-
-
-RARE = 1e-9
-"""Probability up to which a statement that holds with high probability is judged on one draw."""
-LEAST_PROBABILITY = 1e-4
-"""Smallest probability of a start under a residual initialization at which it counts as one."""
 GRID = np.linspace(0.0, 1.0, 401)[1:]
 """Points at which the inequalities are evaluated, as fractions of their range (at 0 both sides are
 equal)."""
-
-
-def _sandwich(context: Context) -> list[Check]:
-    """Check both bounds of ‖∇_kR‖² for every layer.
-
-    They are 4λ‖p‖²σ_min²σ_min²(R−R_min) and 4Λ‖p‖²‖·‖²‖·‖²(R−R_min).
-    """
-    problem = context.problem
-    largest = context.suffix_values[..., 0] * context.prefix_values[..., 0]
-    smallest = context.suffix_values[..., 1] * context.prefix_values[..., 1]
-    gap = (4 * context.readout_norm**2 * context.gap)[..., None]
-    low, high = problem.smallest_eigenvalue * smallest**2, problem.largest_eigenvalue * largest**2
-    squares, finite = context.gradient_squares, context.stays_finite()
-    return [
-        Check(low * gap, squares, "lower", hypotheses=finite),
-        Check(squares, high * gap, "upper", hypotheses=finite),
-    ]
-
-
-@statement("FM-grad-sandwich", Context.square_layers)
-def gradient_sandwich(context: Context) -> list[Check]:
-    """Check both bounds for every layer and record; without a read-out ‖p‖ = 1 (FM-T5)."""
-    return _sandwich(context)
-
-
-def _residual(context: Context) -> dict[str, Any]:
-    """Return the hypothesis that W_k(0) − I is Gaussian noise."""
-    context.square_layers()
-    start = context.run.initial.with_batch()
-    noise, scale = residual_noise(start).reshape(context.batch, -1), np.asarray(noise_scale(start))
-    if not np.all(scale > 0):
-        raise NotApplicable("for a random start, s > 0; here W_k(0) = I")
-    distance = kolmogorov_distance(noise / scale[:, None], ndtr)
-    likely = Hypothesis(distance, "≤", kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY))
-    return {"residual initialization": likely}
-
-
-def _scales(context: Context) -> list[float]:
-    """Return s of each run, rounded to two digits, since it is known to a few percent."""
-    scale = np.asarray(noise_scale(context.run.initial.with_batch()))
-    return [float(f"{s:.2g}") for s in scale]
-
-
-def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
-    """Return the largest distance between empirical and given distribution, along the last axis."""
-    count = samples.shape[-1]
-    level = distribution(np.sort(samples, axis=-1))
-    above = np.arange(1, count + 1) / count - level
-    return np.max(np.maximum(above, 1 / count - above), axis=-1)
-
-
-def kolmogorov_bound(samples: int, probability: float) -> float:
-    """Return the distance exceeded with at most this probability (Dvoretzky-Kiefer-Wolfowitz)."""
-    return float(np.sqrt(np.log(2 / probability) / (2 * samples)))
-
-
-def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
-    """Return one constant of each run, NaN if there is none."""
-    return np.array([np.nan if c is None else getattr(c, name) for c in constants])
-
-
-@statement("FM-L3", _residual)
-def product_singular_values(context: Context) -> list[Check]:
-    """Check at the smallest admissible u with a negligible chance to fail.
-
-    Without an admissible u the u with the least failure bound is shown.
-    """
-    scales, d, L = _scales(context), context.widths[0], context.depth
-    ranges = [admissible_range(s, d, L) for s in scales]
-    rare = [s * np.sqrt(32 * np.log(8 / RARE) / d) for s in scales]  # 8exp(−du²/(32s²)) = RARE
-    u = np.array(
-        [
-            least_failure_u(s, d, L) if known is None else max(known.lower, least)
-            for s, known, least in zip(scales, ranges, rare, strict=True)
-        ]
-    )
-    ends = [0.0 if known is None else known.upper for known in ranges]
-    met = {
-        "L, d large enough for an admissible u": [known is not None for known in ranges],
-        f"an admissible u fails with probability ≤ {RARE:g}": Hypothesis(u, "≤", np.array(ends)),
-    }
-    bounds = product_bounds(scales, d, u)
-    ball = np.exp(-2 * np.square(scales) - 4 * u) / 64
-    near = (np.max(context.displacement_norms, axis=-1) <= ball)[..., None]
-    return _products_between(context, bounds.smallest / 2, 2 * bounds.largest, near, met)
-
-
-def _products_between(
-    context: Context, least: Any, most: Any, where: np.ndarray, hypotheses: dict[str, Any]
-) -> list[Check]:
-    """Check singular values of every product Π_{k:1} against bounds of each run, (batch,)."""
-    M, m = (np.reshape(bound, (-1, 1)) for bound in (most, least))
-    values, details = context.product_values, {"where": where, "hypotheses": hypotheses}
-    return [
-        Check(values[..., 0], M, "‖Π_{k:1}‖", **details),
-        Check(m, values[..., 1], "σ_min(Π_{k:1})", **details),
-    ]
-
-
-@lru_cache(maxsize=16)
-def _gaussian_statistics(width: int) -> tuple[int, float, float]:
-    """Return the number of draws, and Kolmogorov distances of ‖Nh‖²/‖h‖² and hᵀNh/‖h‖²."""
-    draws = int(np.clip(2e6 // width**2, 20, 2000))
-    rng = np.random.default_rng(width)
-    h = rng.normal(size=width)
-    N = rng.normal(size=(draws, width, width))
-    image = N @ h
-    first = np.sum(image**2, axis=1) / (h @ h)
-    second = image @ h / (h @ h)
-    distances = kolmogorov_distance(first, partial(chdtr, width)), kolmogorov_distance(second, ndtr)
-    return draws, float(distances[0]), float(distances[1])
-
-
-@statement("FM-L6")
-def gaussian_image(context: Context) -> list[Check]:
-    """Check Kolmogorov distances at this width, with bounds that fail with probability 1e-9."""
-    draws, first, second = _gaussian_statistics(context.widths[0])
-    bound = kolmogorov_bound(draws, 1e-9)
-    return [Check(first, bound, "χ²(d)"), Check(second, bound, "N(0, 1)")]
-
-
-@statement("FM-L9", Context.stays_finite, Context.square_layers)
-def perturbed_products(context: Context) -> list[Check]:
-    """Check with M and m measured at the start, as long as training has moved little enough.
-
-    The condition on ‖θ_k‖_2 is checked for ‖θ_k‖_F, which is at least as large.
-    """
-    start = context.product_values[0]
-    M = np.maximum(np.max(start[..., 0], axis=-1), 1)
-    m = np.minimum(np.min(start[..., 1], axis=-1), 1 - 1e-12)
-    near = (np.max(context.displacement_norms, axis=-1) <= m**2 / (4 * M**2))[..., None]
-    return _products_between(context, m / 2, 2 * M, near, {})
-
-
-def _stays_near(
-    context: Context, rate: np.ndarray, radius: np.ndarray, name: str, hypotheses: dict[str, Any]
-) -> list[Check]:
-    """Check θ_k within its radius, the Polyak-Łojasiewicz inequality, and the decay of the gap."""
-    rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
-    squares = np.sum(context.gradient_squares, axis=-1)
-    moved = context.displacement_norms
-    return [
-        Check(moved, radius[:, None], f"‖θ_k‖_F ≤ {name}", hypotheses=hypotheses),
-        Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
-        _gap_decays(context, rate, "convergence", hypotheses),
-    ]
-
-
-def _constants(context: Context) -> list[ResidualConstants | None]:
-    """Return the constants of FM-T4 for each run."""
-    return [residual_constants(s, context.widths[0], context.depth) for s in _scales(context)]
-
-
-def _convergence_hypotheses(context: Context) -> dict[str, Any]:
-    """Return the hypotheses of FM-T4."""
-    hypotheses, constants, problem = _residual(context), _constants(context), context.problem
-    ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
-    allowed = _field(constants, "gap") * ratio * context.readout_norm**2
-    sides = np.concatenate([context.prefix_values[0], context.suffix_values[0]], axis=-2)
-    bounds = product_bounds(_scales(context), context.widths[0], _field(constants, "u"))
-    inside = (np.max(sides[..., 0], axis=-1) <= bounds.largest) & (
-        np.min(sides[..., 1], axis=-1) >= bounds.smallest
-    )
-    return hypotheses | {
-        "gradient flow": context.is_flow,
-        "L, d large enough for an admissible u": [c is not None for c in constants],
-        "the event of FM-L3 at the start": inside,
-        "R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ": Hypothesis(context.gap[0], "≤", allowed),
-    }
-
-
-def _convergence(context: Context) -> list[Check]:
-    """Check that θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
-    met, constants = _convergence_hypotheses(context), _constants(context)
-    rate, radius = _field(constants, "rate"), _field(constants, "radius")
-    return _stays_near(context, rate, radius, "C_5", met)
-
-
-@statement("FM-T4", Context.one_target)
-def residual_convergence(context: Context) -> list[Check]:
-    """Check with the constants of the proof at the smallest admissible u."""
-    if context.readout is None:
-        raise NotApplicable("for networks with a read-out p (without one: FM-T5)")
-    return _convergence(context)
-
-
-@statement("FM-T5", Context.square_layers)
-def multivariate_convergence(context: Context) -> list[Check]:
-    """Check the bounds on the gradients and the convergence that follows, with ‖p‖ = 1."""
-    if context.readout is not None:
-        raise NotApplicable("for networks without a read-out (with one: FM-T4)")
-    return _sandwich(context) + _convergence(context)
-
-
-@statement("FM-C3", Context.one_target)
-def residual_flat_minimum(context: Context) -> list[Check]:
-    """Check the ratio, with the exact S_min of X-2."""
-    if context.readout is None:
-        raise NotApplicable("for networks with a read-out p")
-    met = _convergence_hypotheses(context) | _full_rank(context) | context.ends_in_minimizer()
-    ratio = context.final_sharpness / (context.minimal.exact * context.minimal_scale)
-    constant = _field(_constants(context), "sharpness_ratio")
-    bound = constant * context.problem.condition_number
-    return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=4 * context.slack, hypotheses=met),
-        Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=met),
-    ]
-
-
-def _full_rank(context: Context) -> dict[str, Hypothesis]:
-    problem = context.problem
-    return {"Σ̂ has full rank": Hypothesis(problem.rank, "≥", problem.dimension)}
-
-
-@statement("X-20", Context.square_layers)
-def convergence_of_a_draw(context: Context) -> list[Check]:
-    """Check FM-T4, T5 and C3 with M_0, m_0 measured on the start, for any law; a theorem."""
-    constants, problem = draw_constants(context.run.initial.with_batch()), context.problem
-    allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
-    close = Hypothesis(context.gap[0], "≤", allowed)
-    met = context.flow() | {"R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
-    rate, radius = np.asarray(constants.rate), np.asarray(constants.radius)
-    checks = _stays_near(context, rate, radius, "ρ", met)
-    if problem.outputs > 1 or context.readout is None or problem.optimum_norm == 0:
-        return checks
-    least = context.minimal.exact * context.minimal_scale
-    spread = sharpness_brackets(problem, context.depth).spread
-    bound = constants.sharpness_ratio * spread * context.depth
-    bound = bound / least_sharpness(context.depth, spread)
-    met = met | _full_rank(context) | context.ends_in_minimizer()
-    part, ratio = "S/S_min ≤ C(Λ/a)L/G", context.final_sharpness / least
-    return [*checks, Check(ratio, bound, part, hypotheses=met)]
-
-
-@statement("X-21", _residual)
-def conditioned_products(context: Context) -> list[Check]:
-    """Check at the start and u = 1.5u_∞, where it fails with a negligible chance if so bounded.
-
-    A theorem about the law of the start, its expectations by quadrature.
-    """
-    d, L = context.widths[0], context.depth
-    if d < 2:
-        raise NotApplicable("for layers of width at least 2")
-    pairs = [(s, 1.5 * least_margin(s, d, RARE)) for s in _scales(context)]
-    fails = [sharp_failure_probability(s, d, L, margin, target=RARE) for s, margin in pairs]
-    met = {f"L large enough: failure ≤ {RARE:g}": Hypothesis(np.array(fails), "≤", RARE)}
-    M, m = np.array([sharp_product_bounds(s, margin) for s, margin in pairs]).T[..., None]
-    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
-    return [
-        Check(values[None, ..., 0], M, "‖Π‖", hypotheses=met),
-        Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=met),
-    ]
 
 
 @statement("FM-L4")
