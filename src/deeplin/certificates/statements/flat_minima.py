@@ -1,4 +1,4 @@
-"""Flat minima (FM): gradients, sharpness of minimizers, small and residual starts; its talk."""
+"""Flat minima (FM): gradients, the sharpness of minimizers, where descent settles; the talk."""
 
 from __future__ import annotations
 
