@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import deeplin as dl
 from deeplin.hessian import (
@@ -81,19 +80,6 @@ def test_blocks_of_the_layers_are_blocks_of_the_hessian(problem, hessian):
         found = hessian_spectrum(problem, net, count=1)
         tops = [np.linalg.eigvalsh(matrix[a:b, a:b])[-1] for a, b in zip(cuts, cuts[1:])]  # noqa: B905, RUF007
         np.testing.assert_allclose(found.layers, tops, rtol=1e-10)
-
-
-def test_alignment_is_the_share_of_the_gradient_along_each_vector(problem):
-    net = one(networks(), 1)
-    found = hessian_spectrum(problem, net, count=3)
-
-    def risk(weights):
-        residual = jnp.asarray(problem.inputs) @ dl.Network(weights).product - problem.targets
-        return jnp.mean(residual**2)
-
-    slope = np.asarray(ravel_pytree(jax.jit(jax.grad(risk))(net.weights))[0])
-    expected = (found.vectors @ slope) ** 2 / (slope @ slope)
-    np.testing.assert_allclose(found.alignment, expected, rtol=1e-8)
 
 
 def test_a_loss_of_ones_own_has_a_spectrum():

@@ -90,7 +90,7 @@ def subject(problem: Any, tree: PyTree) -> PyTree:
     if is_operator(problem):
         return OperatorHessian(problem)
     if is_module(tree):
-        return TorchHessian(problem, tree)
+        return OperatorHessian(TorchHessian(problem, tree))
     return as_batch(tree)
 
 
@@ -103,7 +103,7 @@ def as_batch(tree: PyTree) -> PyTree:
 
 def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Return the number of trees in a batch, of parameters of each, and their precision."""
-    if isinstance(trees, (OperatorHessian, TorchHessian)):
+    if isinstance(trees, OperatorHessian):
         return trees.shape, trees.precision
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
@@ -137,7 +137,7 @@ def unflatten(
     """
     rows = np.asarray(vectors)
     module = TorchHessian(None, network, include) if is_module(network) else None
-    size = extent(as_batch(network) if module is None else module)[0][1]
+    size = extent(as_batch(network))[0][1] if module is None else module.shape[1]
     if rows.ndim == 0 or rows.shape[-1] != size:
         raise InputError(f"vectors has shape {rows.shape}; pass {size} numbers in the last axis.")
     if module is not None:
@@ -213,7 +213,8 @@ class OperatorHessian:
         given = np.dtype(np.float64 if operator.dtype is None else operator.dtype)
         if given.kind not in "biuf":
             raise InputError(f"the operator has dtype {given}; pass one of real numbers.")
-        self.operator, self.shape, self.sizes = operator, (1, rows), [rows]
+        self.operator, self.shape = operator, (1, rows)
+        self.sizes = getattr(operator, "sizes", [rows])
         self.precision = np.dtype(np.float32 if given.itemsize < 8 else np.float64)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -231,10 +232,6 @@ class OperatorHessian:
         """Return the matrix, (1, N, N), by one product for each row."""
         rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
         return rows[None].astype(self.precision)
-
-    def gradients(self) -> np.ndarray:
-        """Return NaN: an operator knows no gradient."""
-        return np.full(self.shape, np.nan)
 
 
 class ReducedHessian:
@@ -330,13 +327,13 @@ def _times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
-FullHessian = AutodiffHessian | OperatorHessian | TorchHessian
+FullHessian = AutodiffHessian | OperatorHessian
 Hessian = FullHessian | ReducedHessian
 
 
 def full_hessian(problem: Problem | Loss, trees: PyTree) -> FullHessian:
     """Return the Hessian over all parameters of what `subject` returned."""
-    if isinstance(trees, (OperatorHessian, TorchHessian)):
+    if isinstance(trees, OperatorHessian):
         return trees
     return AutodiffHessian(problem, trees)
 

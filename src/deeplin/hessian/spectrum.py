@@ -26,7 +26,7 @@ from deeplin.hessian.operators import (
     is_linear,
     subject,
 )
-from deeplin.networks import Layout, Loss, Network, explain_loss_errors, gap_and_gradient
+from deeplin.networks import Layout, Loss, Network, explain_loss_errors
 from deeplin.networks.network import as_seen
 from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
@@ -47,8 +47,6 @@ class HessianSpectrum:
     """Each value is within this distance of the true one, rounding included."""
     vectors: Float[np.ndarray, "*batch count N"] = field(repr=False)
     """Unit eigenvectors over the flattened parameters; NaN for a zero eigenvalue without one."""
-    alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
-    """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
     trace: float | Float[np.ndarray, "*batch"] | None = field(repr=False)
     """The sum of all eigenvalues; None if the matrix is too large."""
     layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
@@ -58,7 +56,7 @@ class HessianSpectrum:
 
     def member(self, index: Any) -> HessianSpectrum:
         """Return the spectrum of one network of the batch, or of some."""
-        names = ("values", "errors", "vectors", "alignment", "trace", "layers")
+        names = ("values", "errors", "vectors", "trace", "layers")
         arrays = {name: getattr(self, name) for name in names}
         chosen = {n: None if a is None else np.asarray(a[index]) for n, a in arrays.items()}
         return replace(self, **chosen)
@@ -87,8 +85,8 @@ def hessian_spectrum(
         tolerance: Requested error relative to the norm of the Hessian.
 
     Returns:
-        `HessianSpectrum`: values, errors and vectors, the share of the gradient along each vector,
-        the trace, and the largest eigenvalue of each layer's block.
+        `HessianSpectrum`: values, errors and vectors, the trace, and the largest eigenvalue of each
+        layer's block.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -122,10 +120,8 @@ def spectra(
             found = _in_pieces(problem, trees, batch, count, tolerance)
     values, errors, vectors, method = found
     with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may overflow
-        slope = _gradients(problem, trees)
-        aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
         trace, layers = blocks(problem, trees)
-    return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
+    return HessianSpectrum(values, errors, vectors, trace, layers, method)
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
@@ -235,18 +231,6 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
     vectors = hessian.expand(members, coordinates.reshape(-1, size)).reshape(batch, count, -1)
     lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
     return np.where(lengths > 0.5, vectors / np.where(lengths > 0, lengths, 1), np.nan)
-
-
-# --- what goes with them ---------------------------------------------------------------------
-
-
-def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
-    """Return ∇R as a flat vector, for each tree."""
-    if not is_linear(problem, trees):
-        return full_hessian(problem, trees).gradients()
-    risk = as_seen(problem, trees).risk_of_columns
-    _, slopes = gap_and_gradient(risk, jax.tree.map(np.asarray, trees))
-    return np.concatenate([slope.reshape(len(slope), -1) for slope in slopes], axis=1)
 
 
 def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, np.ndarray | None]:

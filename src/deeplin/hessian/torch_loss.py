@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from deeplin.errors import InputError, reason, shown
 
@@ -147,15 +148,12 @@ def _on_device(part: Any, device: Any) -> Any:
     return part
 
 
-class TorchHessian:
+class TorchHessian(LinearOperator):
     """The Hessian of a loss at a module, over the parameters that require gradients.
 
-    It has the interface of `AutodiffHessian`, for a batch of one. A product differentiates the
-    gradient along the vector, batch by batch, so that memory is that of one batch. Vectors are in
-    double precision for any module, so that only the module's own rounding matters.
+    A product differentiates the gradient along the vector, batch by batch, so that memory is that
+    of one batch.
     """
-
-    dtype = np.dtype(np.float64)
 
     def __init__(
         self,
@@ -182,28 +180,8 @@ class TorchHessian:
             if not parameter.is_floating_point():
                 raise InputError(f"{name} is {parameter.dtype}; pass a module of real numbers.")
         self.sizes = [parameter.numel() for parameter in self.parameters]
-        self.shape = (1, sum(self.sizes))
         double = any(parameter.dtype == torch.float64 for parameter in self.parameters)
-        self.precision = np.dtype(np.float64 if double else np.float32)
-
-    def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Return Hv, a row for each of the members (all of which are the one module)."""
-        return np.stack([self._sum(vector) for vector in vectors]).reshape(len(members), -1)
-
-    def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return flat vectors of parameters, which here are the coordinates themselves."""
-        return coordinates
-
-    project = expand
-
-    def matrices(self) -> np.ndarray:
-        """Return the matrix, (1, N, N), by one product for each row."""
-        rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
-        return rows[None].astype(self.precision)
-
-    def gradients(self) -> np.ndarray:
-        """Return ∇R as a flat vector, (1, N)."""
-        return self._sum(None)[None]
+        super().__init__(np.float64 if double else np.float32, (sum(self.sizes),) * 2)
 
     def value(self) -> float:
         """Return the value of R."""
@@ -211,14 +189,14 @@ class TorchHessian:
             pairs = [(rows, float(value.detach())) for rows, value in self._terms()]
         return sum(rows * value for rows, value in pairs) / self._share([rows for rows, _ in pairs])
 
-    def _sum(self, vector: np.ndarray | None) -> np.ndarray:
-        """Return the mean over all batches of Hv, or of the gradient where there is no vector."""
+    def _matvec(self, vector: np.ndarray) -> np.ndarray:
+        """Return Hv, the mean over all batches."""
         torch = _torch()
         total = [
             torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
             for p in self.parameters
         ]
-        direction = None if vector is None else self._split(vector)
+        direction = self._split(vector.reshape(-1))
         rows = []
         with self._evaluating():
             for share, value in self._terms():
@@ -228,14 +206,12 @@ class TorchHessian:
         flat = [sum_.reshape(-1).cpu().double().numpy() for sum_ in total]
         return np.concatenate(flat) / self._share(rows)
 
-    def _derivative(self, value: Any, direction: list[Any] | None) -> Iterable[Any]:
-        """Return the gradient of one batch, or its derivative along a direction."""
+    def _derivative(self, value: Any, direction: list[Any]) -> Iterable[Any]:
+        """Return the derivative of the gradient of one batch along a direction."""
         torch = _torch()
         if not value.requires_grad:
             return [torch.zeros_like(parameter) for parameter in self.parameters]
         own = {"allow_unused": True, "materialize_grads": True}
-        if direction is None:
-            return torch.autograd.grad(value, self.parameters, **own)
         slopes = torch.autograd.grad(value, self.parameters, create_graph=True, **own)
         moving = [(g, v) for g, v in zip(slopes, direction, strict=True) if g.requires_grad]
         if not moving:
