@@ -2,7 +2,7 @@
 
 These are the source of the function and, recursively, of the user's functions and classes that it
 names, and the values of the other globals, closures and default arguments that it reads. Installed
-packages are identified by their version.
+packages are identified by their names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from deeplin.errors import InputError
 
@@ -89,33 +88,28 @@ class _Dependencies:
             return
         self._known[id(value)] = value
         name = value.__qualname__
-        parts = [_source(value) or ""]
+        source, code = _source(value)
         if isinstance(value, type):
-            parts += [self.digest(base, name) for base in value.__bases__]
-            for attribute, member in sorted(vars(value).items()):
-                if function := _function_of(member):
-                    parts += self._named_by(function)
-                elif isinstance(member, (*PLAIN, np.ndarray)) and not attribute.startswith("__"):
-                    parts.append(f"{attribute} {self.digest(member, name)}")
+            if code is None:
+                raise InputError(
+                    f"the function depends on the class {name}, whose source cannot be read; "
+                    "define it by `class` in a file or notebook, or inside the function."
+                )
+            space = vars(sys.modules[value.__module__])
+            parts = [source, *(self.digest(base, name) for base in value.__bases__)]
         else:
-            if not parts[0]:
-                parts.append(self.digest(value.__code__, name))
-            parts += self._named_by(value)
-        self._record(name, "".join(parts))
-
-    def _named_by(self, function: types.FunctionType) -> list[str]:
-        """Record the globals that a function reads; return its defaults and closure."""
-        name = function.__qualname__
-        for key, space in _globals_read(function.__code__, function.__globals__):
-            if (id(space), key) not in self._read:
-                self._read.add((id(space), key))
-                value = space[key]
-                digest = self.digest(value, key)
-                if not isinstance(value, type | types.FunctionType):
+            space, code = value.__globals__, code or value.__code__
+            parts = [source or self.digest(value.__code__, name)]
+            parts += [
+                f"{key} {self.digest(part, f'{key} of {name}')}" for key, part in _captured(value)
+            ]
+        for key, where in _globals_read(code, space):
+            if (id(where), key) not in self._read:
+                self._read.add((id(where), key))
+                digest = self.digest(where[key], key)
+                if not isinstance(where[key], type | types.FunctionType):
                     self._record(key, digest)
-        return [
-            f"{key} {self.digest(value, f'{key} of {name}')}" for key, value in _captured(function)
-        ]
+        self._record(name, "".join(parts))
 
     def _record(self, name: str, text: str) -> None:
         """Record a hash; things of the same name in several modules share one."""
@@ -137,14 +131,14 @@ class _ValuePickler(pickle.Pickler):
         module = str(getattr(value, "__module__", ""))
         qualified = str(getattr(value, "__qualname__", ""))
         if isinstance(value, types.ModuleType):
-            return "module", value.__name__, _version(value.__name__)
+            return "module", value.__name__
         if (isinstance(value, type) or is_named(value)) and not _is_own(module):
-            return module, qualified, _version(module)
+            return module, qualified
         if isinstance(value, type | types.FunctionType) and _is_own(module):
             self._found.add(value)
             return type(value).__qualname__, qualified
         if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd(0.1)
-            return module, qualified, _version(module), list(_captured(value))
+            return module, qualified, list(_captured(value))
         if isinstance(value, types.CodeType):
             return "code", [getattr(value, f"co_{part}") for part in CODE]
         if hasattr(value, "__wrapped__"):  # by jax.jit, functools.cache, …
@@ -156,27 +150,24 @@ class _ValuePickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Leave out of the state of an object what a `cached_property` has computed."""
-        if dataclasses.is_dataclass(value):
-            fields = dataclasses.fields(cast(Any, value))
-            return type(value), (), {it.name: getattr(value, it.name, None) for it in fields}
-        members = {name: it for base in type(value).__mro__ for name, it in vars(base).items()}
-        cached = {n for n, it in members.items() if isinstance(it, functools.cached_property)}
-        if not cached:
+        """Return the fields of a dataclass alone, without what its properties have cached."""
+        if not dataclasses.is_dataclass(value):
             return NotImplemented
-        make, arguments, state, *rest = value.__reduce_ex__(4)
-        return make, arguments, {n: it for n, it in state.items() if n not in cached}, *rest
+        fields = dataclasses.fields(cast(Any, value))
+        return type(value), (), {it.name: getattr(value, it.name, None) for it in fields}
 
 
-def _source(value: Any) -> str | None:
-    """Return the source without comments and layout; None if it cannot be read."""
+def _source(value: Any) -> tuple[str, types.CodeType | None]:
+    """Return the source without comments and layout, and its code, as far as they can be read."""
     try:
         source = textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError):  # typed at a prompt, or made by a function
-        return None
-    with suppress(SyntaxError, ValueError):  # a lambda inside a call has half a line
-        return ast.unparse(ast.parse(source))
-    return source
+        return "", None
+    try:
+        tree = ast.parse(source)
+        return ast.unparse(tree), compile(tree, "<source>", "exec")
+    except (SyntaxError, ValueError):  # half a line with a lambda, or `nonlocal`
+        return source, None
 
 
 def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -185,15 +176,6 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # a name that is not bound yet
             yield name, cell.cell_contents
-
-
-def _function_of(member: Any) -> types.FunctionType | None:
-    """Return the function behind a method or property, if it has a source."""
-    for attribute in ("__func__", "fget", "func"):
-        member = getattr(member, attribute, None) or member
-    found = inspect.unwrap(member) if callable(member) else member
-    written = isinstance(found, types.FunctionType) and found.__code__.co_filename != "<string>"
-    return found if written else None
 
 
 def _globals_read(code: types.CodeType, space: dict[str, Any]) -> Iterator[tuple[str, dict]]:
@@ -236,8 +218,3 @@ def _is_own(module: str) -> bool:
     places = [getattr(found, "__file__", None) or "", *getattr(found, "__path__", ())]
     parts = {part for place in places for part in Path(place).parts}
     return not parts & {"site-packages", "dist-packages"}
-
-
-def _version(module: str) -> str:
-    """Return the version of an installed package, an empty text for Python's own."""
-    return str(getattr(sys.modules.get(module.partition(".")[0]), "__version__", ""))
