@@ -19,7 +19,7 @@ from toy_experiment import computed, expected, squares, troubled
 
 from deeplin import files, sweep
 from deeplin.errors import InputError
-from deeplin.sweep.store import IDENTITY, LEFT_OVER_SECONDS, to_parquet
+from deeplin.sweep.store import IDENTITY, to_parquet
 
 HERE = Path(__file__).parent
 NUMBERS = range(4)
@@ -147,18 +147,6 @@ def test_the_parts_of_a_job_array_share_a_folder(call, tmp_path):
     outcome = call()
     assert (outcome.reused, outcome.computed) == (4, 0)
     pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
-
-
-def test_what_a_killed_process_began_to_write_is_removed_later(call):
-    folder = call().store.folder
-    unit = next(folder.glob("*.parquet"))
-    old, new = (folder / f".{unit.name}.{process}-1" for process in (1, 2))
-    for path in (old, new):
-        path.write_bytes(b"half")
-    then = unit.stat().st_mtime - 2 * LEFT_OVER_SECONDS
-    os.utime(old, (then, then))
-    call()
-    assert (old.exists(), new.exists()) == (False, True)
 
 
 class FullFile(io.FileIO):

@@ -27,8 +27,8 @@ class Progress:
     It is shown on a `Board` if it is part of one; a sweep that is `alone` on it opens it.
     """
 
-    failed = steps = 0
-    """Number of failed units, and of network-steps of all finished units."""
+    failed = 0
+    """Number of failed units."""
     share = 0.0
     """Fraction of the work that is done; 1 if there is none."""
 
@@ -46,7 +46,7 @@ class Progress:
         """Show progress during the computation of `units`; `damaged` files are computed again."""
         # The time left is estimated by the steps of units, or by their runs.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
-        self._units, self._done, self._all = units, 0, sum(self._sizes.values())
+        self._done, self._all = 0, sum(self._sizes.values())
         self.share = 0.0 if units else 1.0
         self.weight *= len(units) / (len(units) + reused) if reused else 1.0
         with self._board if self._board and self._alone else nullcontext():
@@ -59,7 +59,6 @@ class Progress:
     def advance(self, identifier: str, error: str = "") -> None:
         """Count one unit as done; `error` is empty unless it failed."""
         self.failed += bool(error)
-        self.steps += self._units[identifier].steps
         self._done += self._sizes[identifier]
         self.share = self._done / self._all
         if error:
@@ -144,12 +143,9 @@ class Board:
         return elapsed * (1 - share) / share if share else None
 
     def sentence(self) -> str:
-        """Return speed, time left and failures in one line."""
-        steps = sum(part.steps for part in self._parts)
-        failed = sum(part.failed for part in self._parts)
-        speed, left = steps / max(time.perf_counter() - self._started, 1e-9), self.left()
-        texts = [f"{speed:,.0f} steps/s"] if steps else []
-        texts += [f"about {timedelta(seconds=round(left))} left"] if left else []
+        """Return time left and failures in one line."""
+        failed, left = sum(part.failed for part in self._parts), self.left()
+        texts = [f"about {timedelta(seconds=round(left))} left"] if left else []
         return ", ".join([*texts, f"{failed} failed"] if failed else texts)
 
 

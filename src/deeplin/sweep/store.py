@@ -16,9 +16,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +30,6 @@ from deeplin.files import environment, whole_file
 from deeplin.sweep.keys import to_plain
 
 IDENTITY = "_sweep.json"
-LEFT_OVER_SECONDS = 3600
-"""Age from which an incomplete file is one of a process that was killed."""
 
 
 class Store:
@@ -80,10 +76,6 @@ class Store:
                 else:
                     damaged.append(unit)
                     os.unlink(entry)
-            elif entry.name.startswith(".") and ".parquet." in entry.name:
-                with suppress(OSError):  # another process may have finished or removed it
-                    if time.time() - entry.stat().st_mtime > LEFT_OVER_SECONDS:
-                        os.unlink(entry)
         return finished, damaged
 
     def keep(self, unit: str, payload: bytes) -> None:
