@@ -22,6 +22,7 @@ from scipy.sparse.linalg import LinearOperator
 from deeplin.errors import InputError, shown
 from deeplin.hessian.torch_loss import TorchHessian, TorchLoss
 from deeplin.networks import (
+    Layout,
     Loss,
     Network,
     batch_last,
@@ -30,7 +31,6 @@ from deeplin.networks import (
     linear_risk,
     risk_and_data,
 )
-from deeplin.networks.network import no_parameters
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_columns, as_map
@@ -70,18 +70,11 @@ def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
     return risk_and_data(problem, tree) if isinstance(problem, Problem) else (own_risk, problem)
 
 
-def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the trained part of a pytree, and the function that puts it back.
-
-    In a Network weights and biases are trained and the read-out is fixed; in any other pytree every
-    floating-point array is trained.
-    """
-    if isinstance(tree, Network):
-        structure = jax.tree.structure(tree)
-        fixed = jax.tree.leaves(tree.readout)  # the last leaf, if there is one
-        return tree.parameters, lambda arrays: jax.tree.unflatten(structure, [*arrays, *fixed])
-    trained, fixed = eqx.partition(tree, eqx.is_inexact_array)
-    return trained, lambda arrays: eqx.combine(arrays, fixed)
+def parameters(tree: PyTree) -> tuple[tuple[Any, ...], Callable[[Any], Any]]:
+    """Return the trained arrays of a pytree, and the function that puts them back."""
+    layout = Layout.of(tree)
+    trained, fixed = layout.split(tree)
+    return trained, lambda arrays: layout.tree(arrays, fixed)
 
 
 def subject(problem: Any, tree: PyTree) -> PyTree:
@@ -105,9 +98,7 @@ def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Return the number of trees in a batch, of parameters of each, and their precision."""
     if isinstance(trees, OperatorHessian):
         return trees.shape, trees.precision
-    leaves = jax.tree.leaves(parameters(trees)[0])
-    if not leaves:
-        raise no_parameters(trees)
+    leaves, _ = parameters(trees)
     batch = len(leaves[0])
     size = sum(leaf.size for leaf in leaves) // batch
     return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})
@@ -142,12 +133,11 @@ def unflatten(
         raise InputError(f"vectors has shape {rows.shape}; pass {size} numbers in the last axis.")
     if module is not None:
         return module.named(rows)
-    trained, _ = parameters(network)
-    arrays, structure = jax.tree.flatten(trained)
-    cuts = np.cumsum([array.size for array in arrays])[:-1]
+    arrays, _ = parameters(network)
+    cuts = np.cumsum([np.size(array) for array in arrays])[:-1]
     parts = zip(np.split(rows, cuts, axis=-1), arrays, strict=True)
-    shaped = [part.reshape(*rows.shape[:-1], *array.shape) for part, array in parts]
-    return jax.tree.unflatten(structure, shaped)
+    shaped = [part.reshape(*rows.shape[:-1], *np.shape(array)) for part, array in parts]
+    return Layout.of(network).parameters(shaped)
 
 
 def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array], Array], Array]:
@@ -194,7 +184,7 @@ class AutodiffHessian:
     @property
     def sizes(self) -> list[int]:
         """Number of parameters of each array."""
-        return [leaf[0].size for leaf in jax.tree.leaves(parameters(self.trees)[0])]
+        return [leaf[0].size for leaf in parameters(self.trees)[0]]
 
 
 class OperatorHessian:

@@ -66,7 +66,7 @@ class SharpnessTracker:
 
     def along(self, records: PyTree) -> Tracked:
         """Return the sharpness at each of the next records, (records, batch)."""
-        count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
+        count, batch = np.shape(parameters(records)[0][0])[:2]
         if not self.chunks:
             narrow = is_linear(self.problem, records) and records.biases is None
             narrow = narrow and max(records.widths) <= batch_last.NARROW
@@ -129,8 +129,8 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
     """Return the trajectory with axes for records and batch, and whether it had a batch axis."""
     batched = getattr(trajectory, "batched", False)
     trajectory = getattr(trajectory, "stacked", trajectory)
-    leaf, *_ = jax.tree.leaves(parameters(trajectory)[0]) or [None]
-    if leaf is None or leaf.ndim == 0 or len(leaf) == 0:
+    leaf, *_ = parameters(trajectory)[0]
+    if leaf.ndim == 0 or len(leaf) == 0:
         raise InputError(
             f"trajectory is {shown(trajectory)}; pass run.trajectory, or a pytree of arrays with a "
             "leading record axis."
