@@ -115,9 +115,3 @@ def test_relu_risk_is_drawn_beside_that_of_the_zero_predictor(ax):
     assert any(np.allclose(line.get_ydata(), zero) for line in ax.lines)
     (note,) = (text.get_text() for text in ax.texts)
     assert "α = 0: no gradient" in note
-
-
-def test_no_network_is_called_dead_that_was_trained(ax):
-    config = ReluSweep((1.0,), (0.0, 1e-4, 1e-3), repetitions=4)
-    bo_2.plot_risk(config, relu_table(config), ax, scale="beta")
-    assert not ax.texts

@@ -42,19 +42,9 @@ def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
     assert set(table["kind"]) == {"b"}
 
 
-def test_the_quick_preset_is_the_full_protocol_with_some_changes():
-    assert (STUDY.paper, STUDY.quick) == (Config(), replace(Config(), draws=1))
-
-
 def test_a_change_of_any_field_makes_every_unit_a_new_one():
     """A field that changes rows but no coordinates would let old rows pass for new ones."""
     changes = ({}, {"depths": (2, 3, 4)}, {"draws": 3}, {"steps": 11}, {"seed": 1})
     configs = [replace(Config(), **change) for change in changes]
     ids = [name_units(EXPERIMENT.identity(it), EXPERIMENT.units(it)) for it in configs]
     assert len(set().union(*ids)) == sum(map(len, ids))
-
-
-def test_without_axes_there_is_one_unit():
-    (unit,) = PLAIN.units(Config())
-    assert (unit.coordinates, unit.runs, unit.steps) == ({}, 1, 0)
-    assert PLAIN.run_unit(Config(), unit)["value"].tolist() == [1]

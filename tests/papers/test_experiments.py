@@ -196,12 +196,6 @@ def test_the_contrast_has_the_threshold_where_the_theory_puts_it():
     assert (tables["logistic"]["loss"] < 0.1).all()
 
 
-def test_one_data_set_serves_the_suite_and_its_optimum_has_norm_one():
-    for setting in (Setting(), Setting("residual"), Setting(noise=0.0), Setting(data_seed=3)):
-        assert setting.data.problem.optimum_norm == pytest.approx(1.0, abs=1e-6)
-    assert Setting().data.problem is Setting("residual").data.problem
-
-
 def test_the_authors_have_no_data_set_of_another_shape():
     with pytest.raises(InputError, match="pass a data_seed"):
         _ = Setting(samples=12).data

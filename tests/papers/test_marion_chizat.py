@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.errors import InputError
 from deeplin.papers import setting as starts
 
 CHECK = 1e-6
@@ -35,11 +34,6 @@ def test_the_nonlinear_data_set_has_the_same_inputs_and_no_noise():
     np.testing.assert_array_equal(linear.problem.inputs, quiet.problem.inputs)
     np.testing.assert_allclose(quiet.problem.minimal_risk, 0.0, atol=1e-12)
     np.testing.assert_allclose(np.ravel(quiet.problem.optimum), quiet.truth, atol=CHECK)
-
-
-def test_another_name_is_refused():
-    with pytest.raises(InputError, match="underdetermined"):
-        dl.problems.synthetic.marion_chizat("quadratic")
 
 
 def test_the_generator_is_left_as_it_was():
@@ -94,10 +88,3 @@ def test_fewer_repetitions_are_the_first_ones():
     many, few = (starts.sweep_starts("FM-1", 0.1, count) for count in (4, 2))
     chosen = np.arange(40).reshape(10, 4)[:, :2].ravel()
     np.testing.assert_array_equal(np.asarray(many.weights[3])[chosen], few.weights[3])
-
-
-def test_every_depth_of_FM_2_has_its_own_unit_readout():
-    readouts = [starts.readout(f"FM-2-{depth}") for depth in starts.DEPTHS]
-    np.testing.assert_allclose(np.linalg.norm(readouts, axis=1), 1.0, atol=CHECK)
-    assert len({tuple(np.round(p, 3)) for p in [*readouts, starts.readout("FM-4")]}) == 5
-    assert starts.readout("FM-1") is None

@@ -8,8 +8,6 @@ from matplotlib.figure import Figure
 from deeplin.papers import fm_1, fm_2, fm_6, talk_log
 from deeplin.papers.catalogue import PANELS
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
-from deeplin.papers.scale_sweep import plot_distance, plot_divergence
-from deeplin.papers.setting import FLOOR
 from deeplin.papers.trajectories import plot_training
 from deeplin.plot_style import COLORS, draw, save
 
@@ -36,13 +34,6 @@ def test_the_sharpness_panel_has_the_thresholds_and_bounds(ax, sweep_config, swe
     assert len(legend(ax)) == 4
 
 
-def test_no_point_is_drawn_where_every_run_diverged(ax, sweep_config, sweep_table):
-    plot_distance(sweep_config, sweep_table, ax)
-    fastest = next(line for line in ax.lines if line.get_label() == r"$\eta = 0.2$").get_ydata()
-    assert np.isnan(fastest[-1])
-    assert np.isfinite(fastest[:-1]).all()
-
-
 def test_the_legend_explains_open_points_medians_the_floor_and_dead_networks(
     ax, sweep_config, sweep_table
 ):
@@ -58,12 +49,6 @@ def test_the_legend_explains_open_points_medians_the_floor_and_dead_networks(
     assert "runs with all units off" in legend(other)
     crosses = next(line for line in other.lines if line.get_label() == "_dead")
     assert list(crosses.get_xdata()) == [0.25]
-
-
-def test_the_divergence_panel_shows_the_shares(ax, sweep_config, sweep_table):
-    plot_divergence(sweep_config, sweep_table, ax)
-    ends = [bars.lines[0].get_ydata()[-1] for bars in ax.containers]
-    np.testing.assert_allclose(ends, [0.25, 0.5, 1.0])
 
 
 def test_generalization_is_a_dot_for_each_run_and_a_line(
@@ -94,12 +79,6 @@ def test_a_training_shows_one_run_on_two_axes(ax, training):
     flattest = config.setting.flattest
     expected = {2 / 0.1, flattest.exact, config.setting.upper_bound}
     assert expected <= levels(right)
-
-
-def test_rounding_is_not_drawn(ax, training):
-    config, table = training
-    plot_training(config, table.assign(distance=1e-32), ax, learning_rate=0.1)
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), FLOOR)
 
 
 def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):

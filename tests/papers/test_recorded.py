@@ -48,19 +48,6 @@ def test_three_lines_sum_up_a_run():
     )
 
 
-def test_figures_without_panels_of_a_paper_count_none():
-    assert verdicts.summary(verdicts.collect([])) == (
-        "Panels: none of a paper here.",
-        "Quotes: none here.",
-        "Theorems: none judged here.",
-    )
-
-
-def test_a_violated_theorem_is_named():
-    count = verdicts.theorem_count(THEOREMS | {"violated": ["FM-T1"]})
-    assert "FM-T1 violated" in count
-
-
 def test_what_is_recorded_sums_up_to_the_same_lines(tmp_path):
     path = tmp_path / "verdicts.json"
     found = verdicts.collect(OUTCOMES)
@@ -139,13 +126,3 @@ def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(m
     assert verdicts.provenance(more) == "Quick preset (few runs); full protocol for FM-1."
     assert verdicts.provenance({"FM-1": {"preset": "paper"}}) == "Full protocol of the papers."
     assert verdicts.provenance({"FM-1": {"preset": "quick"}}) == "Quick preset (few runs)."
-
-
-def test_recording_verdicts_alone_keeps_answers_and_times(tmp_path):
-    path = tmp_path / "recorded.json"
-    verdicts.record("paper", verdicts.collect(OUTCOMES), path)
-    verdicts.record("paper", {"quotes": {"a": {"verdict": "differs", "value": "2"}}}, path)
-    kept = json.loads(path.read_text())["paper"]
-    assert kept["quotes"]["a"]["verdict"] == "differs"
-    assert kept["questions"] == {"FM-1x/q": "Yes."}
-    assert kept["figures"]["FM-1"]["preset"] == "quick"

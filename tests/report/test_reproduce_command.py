@@ -69,12 +69,6 @@ def test_it_exits_1_when_a_verdict_contradicts_the_record(command, monkeypatch, 
     assert f"“{name}” was recorded as {other}" in printed.out
 
 
-@pytest.mark.parametrize("known", [{}, {"first": {"verdict": "undecided", "value": ""}}])
-def test_what_was_not_decided_before_is_no_contradiction(command, monkeypatch, known):
-    monkeypatch.setattr(verdicts, "everything", lambda: {"quick": {"quotes": known}})
-    assert command("TOY-1")[0] == 0
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_text_is_broken_between_words(report, monkeypatch, width):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
