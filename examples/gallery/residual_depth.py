@@ -32,6 +32,6 @@ for depth, ratio, least in zip(depths, ratios, minima, strict=True):
 fig, ax = plt.subplots(layout="constrained")
 ax.errorbar(depths, np.mean(ends, axis=1), np.std(ends, axis=1), fmt="o-", label="trained")
 ax.plot(depths, minima, "--", label="flattest minimizer, S_min")
-ax.set(xlabel="depth", ylabel="sharpness (mean ± standard deviation)", yscale="log")
+ax.set(xlabel="depth", ylabel="sharpness (mean ± std)", yscale="log")
 ax.legend()
 plt.show()

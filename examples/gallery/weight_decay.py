@@ -44,6 +44,6 @@ fig, ax = plt.subplots(layout="constrained")
 for L in depths:
     ax.plot(decays, norms[L], label=f"depth {L}")
 ax.plot(tried, trained, "ko", label="trained, depth 3")
-ax.set(xlabel="weight decay λ", ylabel="‖w‖ of the best network over ‖w*‖", xscale="log")
+ax.set(xlabel="weight decay λ", ylabel="norm of the best map over ‖w*‖", xscale="log")
 ax.legend()
 plt.show()
