@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.factorizations import numerical_rank
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.theory.architecture import aligned_network, architecture, padded, readout_norm
+from deeplin.theory.architecture import aligned_network, architecture, padded
 from deeplin.theory.gauge import Reduced
 from deeplin.theory.interior_point import least
 
@@ -24,19 +23,9 @@ class MinimalTrace:
 
     exact: float
     """2L(q‖p‖² tr Σ̂)^{1/L} ν^{2(L−1)/L} with ν = ‖Θ*Σ̂^{1/2}‖_* (q = 1 with a read-out p)."""
-    nuclear_norm: float
-    """ν, the sum of the singular values of Θ*Σ̂^{1/2}."""
     depth: int
-    input_power: float
-    """tr Σ̂."""
-    optimum: Float[np.ndarray, "d q"] = field(repr=False)
-    left: Float[np.ndarray, "q k"] = field(repr=False)
-    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ."""
-    values: Float[np.ndarray, " k"] = field(repr=False)
-    """The singular values S > 0 of Θ*Σ̂^{1/2}."""
-    readout: Float[np.ndarray, " m"] | None = field(repr=False)
-    layers: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
-    """Softmax (X-17): the layers that the program found, which replace ν, U and S."""
+    narrowest: Network = field(repr=False)
+    """A minimizer with this trace whose hidden layers are as wide as the rank of Θ*."""
 
     @cached_property
     def minimizer(self) -> Network:
@@ -44,22 +33,8 @@ class MinimalTrace:
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
-        """Return W_1 = a S^{-1/2}UᵀΘ*, W_L = b U S^{1/2}, and c times the identity between them.
-
-        With T = exact/2L the scales a² = ν tr Σ̂/T, b² = qν/T and c² = ν²/T make all L terms equal.
-        """
-        if self.layers is not None:
-            return padded(Network(self.layers), hidden)
-        L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
-        roots = np.sqrt(self.values)
-        rows = self.left.T @ self.optimum.T
-        norm = readout_norm(self.readout)
-        if L == 1:
-            return aligned_network(rows / norm, 1.0, self.left, L, self.readout)
-        outputs = len(self.left) * norm**2
-        a, b, c = np.sqrt([nu * self.input_power / share, nu * outputs / share, nu**2 / share])
-        first, last = a * rows / roots[:, None], b / norm * self.left * roots
-        return padded(aligned_network(first, c, last, L, self.readout), hidden)
+        """Return a minimizer with this trace and hidden layers of this width."""
+        return padded(self.narrowest, hidden)
 
 
 def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
@@ -86,17 +61,17 @@ def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None
     )
     rank = numerical_rank(values, max(coordinates.shape))
     nu, power = float(np.sum(values)), float(np.sum(eigenvalues))
-    ends = problem.outputs * net.norm**2 * power
-    return MinimalTrace(
-        exact=2 * L * ends ** (1 / L) * nu ** (2 - 2 / L),
-        nuclear_norm=nu,
-        depth=L,
-        input_power=power,
-        optimum=problem.optimum_columns,
-        left=left[:rank].T,
-        values=values[:rank],
-        readout=net.readout,
-    )
+    ends = problem.outputs * net.norm**2
+    exact = 2 * L * (ends * power) ** (1 / L) * nu ** (2 - 2 / L)
+    rows, roots = left[:rank] @ problem.optimum_columns.T, np.sqrt(values[:rank])
+    if L == 1:
+        network = aligned_network(rows / net.norm, 1.0, left[:rank].T, L, net.readout)
+        return MinimalTrace(exact, L, network)
+    # W_1 = a S^{−1/2}UᵀΘ*, c times identities and W_L = b U S^{1/2}: all L terms are exact/L
+    share = exact / (2 * L)
+    a, b, c = np.sqrt([nu * power / share, nu * ends / share, nu**2 / share])
+    first, last = a * rows / roots[:, None], b / net.norm * left[:rank].T * roots
+    return MinimalTrace(exact, L, aligned_network(first, c, last, L, net.readout))
 
 
 def _trace_of_softmax(problem: GeneralizedLinearProblem, depth: int) -> MinimalTrace:
@@ -110,14 +85,4 @@ def _trace_of_softmax(problem: GeneralizedLinearProblem, depth: int) -> MinimalT
         layers = form.weights(factors)
     layers[0] = layers[0] @ reduced.inputs.T
     layers[-1] = reduced.outputs @ layers[-1]
-    return MinimalTrace(
-        exact=exact,
-        nuclear_norm=float("nan"),
-        depth=depth,
-        input_power=float("nan"),
-        optimum=problem.optimum_columns,
-        left=reduced.outputs,
-        values=np.full(reduced.outputs.shape[1], np.nan),
-        readout=None,
-        layers=tuple(layers),
-    )
+    return MinimalTrace(exact, depth, Network(layers))

@@ -149,10 +149,8 @@ class MinimalStochasticSharpness:
     """A certified upper bound of S_B of `minimizer`."""
     batch_size: int
     depth: int
-    suffix_norm: float
-    """t = ‖W_2ᵀ…W_Lᵀp‖ of the minimizer that attains it."""
-    optimum: Float[np.ndarray, "d 1"] = field(repr=False)
-    readout: Float[np.ndarray, " m"] | None = field(repr=False)
+    narrowest: Network = field(repr=False)
+    """The minimizer that attains it: rank-one, aligned."""
 
     @property
     def critical_learning_rate(self) -> float:
@@ -161,9 +159,8 @@ class MinimalStochasticSharpness:
 
     @cached_property
     def minimizer(self) -> Network:
-        """The network that attains it: rank-one, aligned."""
-        narrow = flattest_network(self.optimum, self.depth, self.suffix_norm, readout=self.readout)
-        return padded(narrow, None)
+        """`narrowest` with layers as wide as its inputs."""
+        return padded(self.narrowest, None)
 
 
 def minimal_stochastic_sharpness(
@@ -201,9 +198,8 @@ def minimal_stochastic_sharpness(
         family = AlignedFamily(_rows(problem), eigenvalues, coordinates[:, 0], L, norm, size)
         lower, value, upper, tau = flattest(family, float(np.log(t)), tolerance)
         t = float(np.exp(tau))
-    return MinimalStochasticSharpness(
-        lower, value, upper, size, L, t, problem.optimum_columns, net.readout
-    )
+    network = flattest_network(problem.optimum_columns, L, t, readout=net.readout)
+    return MinimalStochasticSharpness(lower, value, upper, size, L, network)
 
 
 def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
