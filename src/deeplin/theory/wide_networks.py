@@ -282,17 +282,6 @@ def _coarse(start: Start) -> float:
     return (start.samples + len(start.singular) + 1) / start.width
 
 
-def lazy_motion(singular: np.ndarray, a2: float, b2: float, depth: int) -> float:
-    """Return ‖U(∞) − U(0)‖² of a wide lazy network (X-29).
-
-    It grows with the depth as (L−2+1/b²)²/(1+(L−2)a²)².
-    """
-    hidden, kappa = depth - 2, _stiffness(a2, b2, depth)
-    first = a2 * (1 + hidden * b2) ** 2 * np.sum(singular**2) / kappa**2
-    bracket = b2**1.5 * (hidden + a2 * hidden * (hidden - 1) / 2) + np.sqrt(b2) * (1 + hidden * a2)
-    return float(first + 0.25 * np.sum(singular**4) * bracket**2 / kappa**4)
-
-
 def wide_limit(
     problem: Problem, depth: int, a2: float, b2: float
 ) -> tuple[Float[np.ndarray, "r q"], Float[np.ndarray, "r q"]]:
