@@ -183,6 +183,21 @@ def test_a_true_wide_flow_obeys_and_a_corrupted_one_violates(wide, index, id, ch
     assert "violated" in set(false["verdict"])
 
 
+@pytest.mark.parametrize("id", ["BO-T3.2", "BO-C3.4", "X-25"])
+def test_the_measured_constant_of_a_corrupted_run_grows_tenfold(wide, id):
+    """The map is pushed beside the data, where the loss does not see it."""
+    problem, (run, zero, _) = wide
+    data = synthetic.spiked(0, 30, samples=6, outputs=2, spikes=2)
+    population = dl.Population(data.truth, data.spectrum)
+    far = changed(run, lambda weights: _beside(problem, weights, 10.0))
+    true, without, false = (
+        certify(problem, one, only=id, population=population).iloc[0] for one in (run, zero, far)
+    )
+    assert {true["verdict"], without["verdict"], false["verdict"]} == {"measured"}
+    assert false["left"] > 10 * true["left"]
+    assert without["left"] < 10  # α = 0: nothing beside the data but rounding
+
+
 @pytest.mark.parametrize("id", ["BO-L4.5", "BO-L5.5"])
 def test_a_map_that_grew_more_than_its_recorded_loss_allows_is_a_violation(wide, id):
     problem, (*_, run) = wide

@@ -553,13 +553,20 @@ class Context:
         """‖Θ_⊥‖_F, (records, batch)."""
         return np.linalg.norm(self.perpendicular, axis=(-1, -2))
 
+    @cached_property
+    def map_size(self) -> np.ndarray:
+        """‖Θ‖ + ‖Θ*‖, (records, batch)."""
+        return np.linalg.norm(self.backward[0], axis=(-1, -2)) + self.problem.optimum_norm
+
+    @property
+    def map_rounding(self) -> np.ndarray:
+        """How far from 0 rounding may leave ‖Θ_⊥‖ at the end, (batch,)."""
+        return tolerance(0.0, subtracted=self.map_size[-1], condition=self.condition)
+
     @property
     def risk_rounding(self) -> np.ndarray:
         """Size of λ_1‖Θ_⊥‖² if Θ_⊥ is rounding, as a part of what was subtracted, (batch,)."""
-        theta = self.backward[0][-1]
-        size = np.linalg.norm(theta, axis=(-1, -2)) + self.problem.optimum_norm
-        largest = self.require_population().spectrum[0]
-        return largest * tolerance(0.0, subtracted=size, condition=self.condition) * size
+        return self.require_population().spectrum[0] * self.map_rounding * self.map_size[-1]
 
     @cached_property
     def bound(self) -> np.ndarray:

@@ -223,10 +223,9 @@ def _growth(context: Context, factor) -> Check:
 
 def _perpendicular_below(context: Context, right, where=True) -> Check:
     """Check ‖Θ_⊥(t)‖ ≤ right along a flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
-    size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
+    size, found = context.map_size, context.perpendicular_norm
     after, slack = context.later & where, context.flow_slack
     known = {"subtracted": size, "condition": context.condition}
-    found = context.perpendicular_norm
     return Check(found, right, where=after, slack=slack, scale=size, **known)
 
 
@@ -458,8 +457,8 @@ def inside_the_data(context: Context) -> Check:
     spectrum = context.problem.spectrum
     apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
     inside = np.linalg.norm(apart, axis=(-1, -2))
-    scale = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
-    return Check(inside, np.sqrt(context.loss) / context.smallest_singular, scale=scale)
+    bound = np.sqrt(context.loss) / context.smallest_singular
+    return Check(inside, bound, scale=context.map_size)
 
 
 @statement("BO-L4.2", Context.interpolates)

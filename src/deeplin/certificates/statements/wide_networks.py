@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deeplin.certificates.context import Context
-from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, ratio, statement, value
 from deeplin.certificates.statements.benign_overfitting import split_of_interpolator
 from deeplin.theory.benign_overfitting import (
     best_interpolant,
@@ -127,8 +127,9 @@ def conditional_law(context: Context) -> Check:
     squares = np.linalg.norm(above.mT @ above, axis=(-2, -1))
     mean = alpha2 * free * np.sum(above**2, axis=(-2, -1))
     deviation = alpha2 * np.sqrt(2 * free) * squares
-    score = (context.perpendicular_norm[-1] ** 2 - mean) / deviation
-    return value(np.abs(np.nan_to_num(score)), "measured: deviations from the mean")
+    found = context.perpendicular_norm[-1]
+    squares = np.where(found > context.map_rounding, found, 0.0) ** 2
+    return value(ratio(np.abs(squares - mean), deviation), "measured: deviations from the mean")
 
 
 @statement("X-26")
@@ -273,8 +274,7 @@ def descent(context: Context) -> list[Check]:
     change = context.perpendicular - context.perpendicular[:1]
     moved = np.linalg.norm(change, axis=(-2, -1))
     size = np.linalg.norm(context.unseen_first, 2, axis=(-2, -1))
-    terms = np.linalg.norm(context.backward[0], axis=(-2, -1)) + context.problem.optimum_norm
-    known = {"subtracted": terms, "condition": context.condition}
+    known = {"subtracted": context.map_size, "condition": context.condition}
     every = np.all(np.diff(context.times) <= 1)
     summed = {"Σ η√ℒ recorded": every or "path" in context.run.records}
     power = context.times[:, None]
