@@ -241,18 +241,37 @@ def test_momentum_and_batches_train(rng):
         DeepLinearRegressor(solver="flow", momentum=0.5).fit(X, y)
 
 
-def test_predictions_need_no_jax(tmp_path):
-    """Processes that serve a model import what they use: JAX takes longer than the rest."""
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    model = DeepLinearRegressor(2, random_state=0).fit(X, X @ [1.0, 2.0, 3.0])
-    (tmp_path / "model").write_bytes(pickle.dumps(model))
+def test_the_closed_form_and_predictions_need_no_jax(tmp_path):
+    """Workers of a search import what they use: JAX takes longer than the rest."""
     code = f"""
-import pickle, sys
-model = pickle.load(open({str(tmp_path / "model")!r}, "rb"))
-assert abs(model.predict([[1.0, 1.0, 1.0]])[0] - 6) < 1e-3
+import pickle, sys, numpy as np
+from deeplin.sklearn import DeepLinearRegressor
+X = np.random.default_rng(0).normal(size=(30, 3))
+model = DeepLinearRegressor(3, solver="closed_form").fit(X, X @ [1.0, 2.0, 3.0])
+trained = pickle.load(open({str(tmp_path / "trained")!r}, "rb"))
+for each in (model, pickle.loads(pickle.dumps(model)), trained):
+    assert each.score(X, X @ [1.0, 2.0, 3.0]) > 0.999
 assert "jax" not in sys.modules
+assert np.allclose(model.weights_[2] @ model.weights_[1] @ model.weights_[0], model.coef_)
+assert "jax" in sys.modules
 """
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    trained = DeepLinearRegressor(2, random_state=0).fit(X, X @ [1.0, 2.0, 3.0])
+    (tmp_path / "trained").write_bytes(pickle.dumps(trained))
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_fitting_again_in_another_way_forgets_what_the_first_found(diabetes):
+    X, y = diabetes
+    model = DeepLinearRegressor(3, random_state=0).fit(X, y)
+    rate = model.critical_learning_rate_
+    model.set_params(solver="closed_form", depth=2).fit(X, y)
+    assert len(model.weights_) == 2
+    assert model.critical_learning_rate_ != rate
+    model.set_params(solver="descent", depth=3).fit(X, y)
+    assert len(model.weights_) == 3
+    assert model.critical_learning_rate_ == rate
+    assert not hasattr(model, "nothing_")
 
 
 @pytest.mark.parametrize("depth", [20, 40])

@@ -1,13 +1,14 @@
 """scikit-learn estimators whose coefficients are the product of a deep linear network.
 
-Importing this module and predicting do not import JAX: public names of `deeplin` are imported on
-first use.
+Importing this module, predicting, and fitting with the closed form do not import JAX (public names
+of `deeplin` are imported on first use), so that worker processes of a search start quickly.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,12 +97,16 @@ class _DeepLinearModel(BaseEstimator):
         import jax
 
         from deeplin.execution import share_compiled_code
-        from deeplin.networks import host_arrays, products
 
         share_compiled_code()  # or every worker of a search would compile the same programs
         self._set_outcome("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
         key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        from deeplin.networks import (
+            host_arrays,
+            products,
+        )  # with JAX, which the closed form needs not
+
         weights, readout = host_arrays(self._train(problem, key))
         self.weights_, self.readout_ = tuple(weights), readout
         return products.product(self.weights_, readout)  # NumPy, without compilation
@@ -219,17 +224,66 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             used = weights > 0
             X, Y, weights = X[used], Y[used], weights[used] / weights[used].mean()
         X, Y, mean = _centered(X, Y, weights, self.fit_intercept)
-        theta = self._fit_network(dl.Problem.from_data(X, Y))
-        intercept = mean[len(theta) :] - mean[: len(theta)] @ theta
-        self.coef_ = theta[:, 0] if Y.ndim == 1 else theta.T
-        self.intercept_ = float(intercept[0]) if Y.ndim == 1 else intercept
-        return self
+        if self.solver == "closed_form" and not self.weight_decay:
+            theta = self._solve(X, Y.reshape(len(Y), -1))
+        else:
+            theta = self._fit_network(dl.Problem.from_data(X, Y))
+        return self._set_coefficients(theta, mean, Y.ndim == 1)
 
     def predict(self, X):
         """Return the predictions X·coef_ᵀ + intercept_."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_.T + self.intercept_
+
+    def _set_coefficients(self, theta: np.ndarray, mean: np.ndarray, single: bool):
+        """Set coefficients and intercepts from the product for centered data."""
+        intercept = mean[len(theta) :] - mean[: len(theta)] @ theta
+        self.coef_ = theta[:, 0] if single else theta.T
+        self.intercept_ = float(intercept[0]) if single else intercept
+        return self
+
+    # --- the closed form: layers and critical rate are computed on first access ------------------
+
+    def _solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """Return the solution of minimal norm, Θ* = V S⁺ Uᵀ Y with X = U S Vᵀ."""
+        left, singular, right = np.linalg.svd(X, full_matrices=False)
+        keep = singular > np.finfo(np.float64).eps * max(X.shape) * singular[0]
+        coordinates = left[:, keep].T @ Y / singular[keep, None]
+        for name in ("weights_", "critical_learning_rate_"):  # of an earlier fit
+            vars(self).pop(name, None)
+        self._set_outcome("converged", 1, 0.0, None)
+        self.readout_ = None
+        self._spectrum = (singular[keep] ** 2 / len(X), coordinates)
+        theta = right[keep].T @ coordinates
+        if self.width is not None and self.width < min(Y.shape[1], X.shape[1]):
+            self._factors(theta)  # raises if the width is too small
+        return theta
+
+    @cached_property
+    def weights_(self) -> tuple[np.ndarray, ...]:
+        """The layers; those of the closed form are computed on first access."""
+        return self._factors(np.atleast_2d(self.coef_).T)
+
+    @cached_property
+    def critical_learning_rate_(self) -> float | None:
+        """The critical rate; that of the closed form is computed on first access."""
+        eigenvalues, coordinates = self._spectrum
+        if not np.any(coordinates):
+            return None
+        cross = eigenvalues[:, None] * coordinates
+        power = coordinates.T @ cross
+        problem = dl.Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
+        return dl.theory.critical_learning_rate(problem, self.depth)
+
+    def _factors(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
+        from deeplin.theory.balanced import balanced_factors
+
+        d, q = theta.shape
+        width = max(min(d, 32), min(d, q)) if self.width is None else self.width
+        return tuple(map(np.asarray, balanced_factors(theta, self.depth, width).weights))
+
+    # --- training --------------------------------------------------------------------------------
 
     def _train(self, problem: dl.Problem, key: Any) -> dl.Network:
         import jax
