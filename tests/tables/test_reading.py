@@ -199,14 +199,13 @@ def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path, 
         assert _says(centered, "constant: 'one', 'zero'")
 
 
-def test_equal_columns_share_the_weight_and_are_named(frame, tmp_path):
+@pytest.mark.parametrize("memory", [2**20, 200])
+def test_equal_columns_share_the_weight(frame, tmp_path, memory):
     frame.insert(1, "years", frame["age"])
-    path = _write(frame, tmp_path, "parquet")
-    for memory in (2**20, 200):
-        reading = read_problem(path, "y", memory=memory)
-        assert reading.problem.rank == 3
-        np.testing.assert_allclose(reading.problem.optimum[0], reading.problem.optimum[1])
-        assert _says(reading, "'age' = 'years'")
+    reading = read_problem(_write(frame, tmp_path, "parquet"), "y", memory=memory)
+    assert reading.problem.rank == 3
+    np.testing.assert_allclose(reading.problem.optimum[0], reading.problem.optimum[1])
+    assert _says(reading, "linearly dependent: rank 3 of 4")
 
 
 def test_exact_targets_and_wild_scales_are_said(frame, tmp_path):

@@ -63,15 +63,17 @@ def test_mixed_units_codes_and_dates_are_no_numbers():
 def test_identifiers_are_left_out_or_named(tmp_path, rng):
     n = 60
     frame = pd.DataFrame({"a": rng.normal(size=n), "customer_id": rng.permutation(10**6)[:n]})
+    frame["humid"] = rng.permutation(10**6)[:n]
     frame["orderId"] = rng.permutation(n)  # a narrow range: the name alone says it
     frame["y"] = rng.normal(size=n)
     reading = read_problem(frame, "y")
-    assert reading.inputs == ("a",)
+    assert reading.inputs == ("a", "humid")
+    assert says(reading, "'humid'", "--ignore")
     assert says(reading, "'customer_id'", "identifier", "--keep")
     counted = frame.assign(id=np.arange(n)).set_index("id").reset_index()  # said once
     assert sum("'id'" in note for note in read_problem(counted, "y").notes) == 1
     assert says(reading, "'orderId'", "identifier", "--keep")
-    assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id")
+    assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id", "humid")
 
 
 def test_codes_of_classes_are_named_and_become_categories(rng):

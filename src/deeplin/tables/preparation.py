@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from deeplin.errors import InputError, finite_array
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
@@ -108,8 +109,7 @@ class Preparation:
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probability of each class, (n, classes), from the network's outputs (n, q)."""
         values = np.hstack([0 * outputs, outputs]) if len(self.classes) == 2 else outputs
-        shares = np.exp(values - values.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
+        return softmax(values, axis=1)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Return targets (n,) or (n, q), or the most probable class of each row.
@@ -135,36 +135,23 @@ class Preparation:
         """Read the text of `to_json`; a damaged text raises `InputError`."""
         try:
             found = json.loads(text)
-            inputs = tuple(
-                Column(str(name), category, None if style is None else NumberStyle(*style))
+            found["inputs"] = tuple(
+                Column(name, category, None if style is None else NumberStyle(*style))
                 for name, category, style in found["inputs"]
             )
-            targets = tuple(map(str, found["targets"]))
-            numbers = [finite_array(key, found[key], (1,)) for key in ("center", "scale")]
-            categories = {str(k): tuple(map(str, v)) for k, v in found["categories"].items()}
-            classes = tuple(found["classes"])
-            fill = tuple(float(value) for value in found["fill"])
-            decimal, thousands = map(str, found["marks"])
+            for name in ("targets", "classes", "fill", "marks"):
+                found[name] = tuple(found[name])
+            for name in ("center", "scale"):
+                found[name] = finite_array(name, found[name], (1,))
+            found["categories"] = {name: tuple(it) for name, it in found["categories"].items()}
+            made = cls(**found)
+            sizes = {len(it) - len(made.targets) for it in (made.center, made.scale)}
+            sizes |= {len(made.fill) or len(made.inputs)}
+            if sizes != {len(made.inputs)} or not np.isfinite(made.fill).all():
+                raise ValueError("it has other columns than numbers")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"its preparation cannot be read ({error}).") from error
-        sizes = {len(part) - len(targets) for part in numbers} | {len(fill) or len(inputs)}
-        if sizes != {len(inputs)} or not np.all(np.isfinite(fill)):
-            raise InputError("its preparation has other columns than numbers.")
-        center, scale = numbers
-        if not all(isinstance(label, str | int | float) for label in classes) or len(classes) == 1:
-            raise InputError("its preparation has classes that are not labels.")
-        flags = {name: bool(found.get(name)) for name in ("centered", "standardized", "constant")}
-        return cls(
-            inputs,
-            targets,
-            center,
-            scale,
-            categories,
-            classes=classes,
-            fill=fill,
-            marks=(decimal, thousands),
-            **flags,
-        )
+        return made
 
 
 @dataclass(frozen=True)
@@ -256,12 +243,6 @@ def prepare(
         notes.append(
             "Targets were divided by their deviation too: learning rates are for the standardized "
             "table, predictions are in the units of the target."
-        )
-    if pairs := _equal_columns(known, np.flatnonzero(used)):
-        named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
-        notes.append(
-            f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the "
-            "weight equally between them."
         )
     preparation = Preparation(
         tuple(columns[int(j)] for j in np.flatnonzero(used)),
@@ -380,19 +361,6 @@ def _notes(
             "training will crawl along the small ones. Standardize them (without --raw)."
         )
     return notes
-
-
-def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[tuple[int, int]]:
-    """Return pairs of equal columns, from rows or, up to rounding, from moments."""
-    if isinstance(gathered, Moments):
-        raw = gathered.raw[np.ix_(places, places)]
-        power = np.diag(raw)
-        distance = power[:, None] + power - 2 * raw
-        close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power)
-        return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
-    first: dict[bytes, int] = {}
-    pairs = [(first.setdefault(gathered[:, j].tobytes(), int(j)), int(j)) for j in places]
-    return [(i, j) for i, j in pairs if i != j]
 
 
 def _fit_notes(problem: Problem, centered: bool) -> list[str]:

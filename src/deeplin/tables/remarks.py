@@ -41,6 +41,7 @@ def remarks(
         row_numbers: The place of each row in the table, from 0; None for a sample.
     """
     leave: dict[int, str] = {}
+    suspects: list[str] = []
     codes: list[str] = []
     about_targets: list[str] = []
     low, high = CLASSES
@@ -64,6 +65,8 @@ def remarks(
             codes.append(column.name)
         elif different and len(rows) >= FEWEST and IDENTIFIER.fullmatch(column.name):
             leave[place] = "is a different whole number in every row"
+        elif different and len(rows) >= FEWEST and np.ptp(values) >= 10 * len(rows):
+            suspects.append(column.name)
     if len(leave) == inputs:  # something must remain
         leave = {}
     notes = [
@@ -71,6 +74,11 @@ def remarks(
         f"to use it: --keep {columns[j].name}."
         for j, why in leave.items()
     ]
+    if suspects:
+        notes.append(
+            f"Different whole numbers in every row: {listed(suspects)}. If they are identifiers, "
+            "leave them out (--ignore)."
+        )
     notes += about_targets
     if codes:
         notes.append(
