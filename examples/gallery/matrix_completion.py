@@ -34,7 +34,7 @@ for depth, (error, loss) in final.items():
     print(f"depth {depth}: loss {loss:.1e}, hidden entries {error / zero:.3f} of predicting zero")
 
 axes[0].axhline(zero, color="black", linestyle=":", label="predicting zero")
-axes[0].set(xlabel="step", ylabel="error on hidden entries", xticks=[0, 10_000, 20_000], yscale="log")
+axes[0].set(xlabel="step", ylabel="error on hidden entries", yscale="log", xticks=[0, 20_000])
 axes[1].set(xlabel="index", ylabel="singular value")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 plt.show()
