@@ -69,6 +69,14 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=SIZE, layout="constrained")[1] if ax is None else ax
 
 
+def _logarithmic(ax: Axes, values: np.ndarray) -> None:
+    """Draw on a logarithmic axis where all finite values are positive."""
+    finite = values[np.isfinite(values)]
+    if finite.size and finite.min() > 0:
+        ax.set_yscale("log")
+        plain_numbers(ax.yaxis)
+
+
 @_styled
 def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw a recorded quantity of every run against the step, or the time of a flow.
@@ -138,11 +146,8 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
             name_once = f"_{limits}" if seen else limits
             ax.axhline(limit, color=color, linestyle="--", linewidth=0.9, label=name_once)
         drawn.add(label)
-    positive = values[np.isfinite(values)]
-    scale = "log" if positive.size and positive.min() > 0 else "linear"
-    ax.set(xlabel=when, ylabel=name.replace("_", " "), yscale=scale)
-    if scale == "log":
-        plain_numbers(ax.yaxis)
+    ax.set(xlabel=when, ylabel=name.replace("_", " "))
+    _logarithmic(ax, values)
     if ax.get_legend_handles_labels()[1]:
         ax.legend()
     return ax
@@ -219,7 +224,8 @@ def spectrum(
     ax = _axes(ax)
     index = np.arange(1, len(found) + 1)
     ax.errorbar(index, found[order], spread, fmt="o-", color=TRAINED, capsize=2)
-    ax.set(xlabel="index", ylabel=label, yscale="log" if found.min() > 0 else "linear")
+    ax.set(xlabel="index", ylabel=label)
+    _logarithmic(ax, found)
     if learning_rate is not None:
         reference_line(ax, 2 / learning_rate, "2/η", color=LIMIT)
     return ax
@@ -251,8 +257,8 @@ def _along(spectrum: HessianSpectrum, learning_rate: float | None, ax: Axes) -> 
         ax.plot(records, column, color=color, label=f"eigenvalue {k}")
         shade = {"color": color, "alpha": 0.18, "linewidth": 0}
         ax.fill_between(records, column - errors, column + errors, **shade)
-    scale = "log" if spectrum.values.min() > 0 else "linear"
-    ax.set(xlabel="record", ylabel="eigenvalue of the Hessian", yscale=scale)
+    ax.set(xlabel="record", ylabel="eigenvalue of the Hessian")
+    _logarithmic(ax, spectrum.values)
     if learning_rate is not None:
         reference_line(ax, 2 / learning_rate, "2/η", color=LIMIT)
     ax.legend()
