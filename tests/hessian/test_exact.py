@@ -112,6 +112,8 @@ def test_batch_gives_what_each_network_gives(problem, minimizer):
 
 
 def test_exact_refuses_what_it_is_not_for(problem):
-    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 1), 0.5, activation="gelu")
-    with pytest.raises(dl.InputError, match="linear networks"):
-        sharpness(problem, net, method="exact")
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 1), 0.5)
+    classes = dl.Problem.from_data(problem.inputs, problem.inputs[:, 0] > 0, loss="logistic")
+    for data, activation in ((problem, "gelu"), (classes, "linear")):
+        with pytest.raises(dl.InputError, match="linear networks on a Problem with squared loss"):
+            sharpness(data, dl.Network(net.weights, activation=activation), method="exact")

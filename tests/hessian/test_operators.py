@@ -1,8 +1,9 @@
-"""Compiled products of every shape against the dense Hessian of automatic differentiation."""
+"""Products against the dense Hessian of automatic differentiation; operators of other packages."""
 
 import jax
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import deeplin as dl
 from deeplin.hessian.operators import AutodiffHessian, ReducedHessian, dense, hessian_of, surface
@@ -41,21 +42,6 @@ def test_single_precision_stays_single(problem):
     np.testing.assert_allclose(images, double(everyone, vectors), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_reduced_hessian_has_the_eigenvalues_of_the_dense_one(problem, shape):
-    nets = networks(shape)
-    reduced = ReducedHessian(problem, nets)
-    matrices = np.asarray(dense(*surface(problem, nets), nets.with_batch()))
-    size, full = reduced.shape[1], matrices.shape[1]
-    for member, matrix in enumerate(matrices):
-        small = reduced(np.full(size, member), np.eye(size))
-        np.testing.assert_allclose(small, small.T, atol=1e-12)
-        # Both are filled up with zeros, to the same length.
-        ours = np.sort(np.r_[np.linalg.eigvalsh(small), np.zeros(full)])
-        theirs = np.sort(np.r_[np.linalg.eigvalsh(matrix), np.zeros(size)])
-        np.testing.assert_allclose(ours, theirs, atol=1e-12 * np.abs(theirs).max())
-
-
 def test_the_reduced_form_is_chosen_where_it_adds_no_eigenvalue(problem):
     """A Hessian that has a kernel anyway may get more of it; others are taken as they are."""
     assert isinstance(hessian_of(problem, networks((5, 4, 1))), ReducedHessian)
@@ -83,3 +69,33 @@ def test_a_reduced_hessian_without_directions_is_zero(problem):
     reduced = ReducedHessian(problem, nets)
     images = reduced(np.arange(3), np.ones(reduced.shape))
     np.testing.assert_array_equal(images, 0)
+
+
+def test_operators_have_the_sharpness_and_spectrum_of_their_matrix():
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(500, 500)))[0]
+    matrix = (basis * np.r_[3.0, 2.0, np.linspace(-4, 1, 498)]) @ basis.T
+    operator = aslinearoperator(matrix)
+    found = dl.sharpness(operator)
+    assert found.method == "lanczos"
+    assert found.converged
+    assert abs(found.value - 3) <= found.error
+    again = dl.sharpness(operator, start=found.vector)
+    assert again.products < found.products
+    assert dl.sharpness(operator, which="smallest").value == pytest.approx(-4, rel=1e-8)
+    spectrum = dl.hessian_spectrum(operator, count=2)
+    np.testing.assert_allclose(spectrum.values, [3, 2], rtol=1e-8)
+    trace = dl.hessian_trace(operator, samples=500)
+    assert trace.value == pytest.approx(np.trace(matrix))
+    assert trace.error == 0
+    small = dl.sharpness(aslinearoperator(np.diag([1.0, 5.0])))
+    assert small.value == pytest.approx(5)
+    assert small.method == "dense"
+
+
+def test_operators_that_are_not_square_or_not_alone_are_refused():
+    with pytest.raises(dl.InputError, match="symmetric"):
+        dl.sharpness(LinearOperator((2, 3), matvec=lambda v: v, dtype=float))
+    with pytest.raises(dl.InputError, match="passed alone"):
+        dl.sharpness(aslinearoperator(np.eye(2)), np.zeros(2))
+    with pytest.raises(dl.InputError, match="real"):
+        dl.sharpness(aslinearoperator(1j * np.eye(2)))

@@ -35,23 +35,16 @@ def every_record(problem, trajectory):
     return sharpness(problem, flat, method="lanczos")
 
 
-def test_error_covers_the_truth_at_every_record(problem, trajectory):
-    oracle = every_record(problem, trajectory)
-    for tolerance in (1e-1, 1e-3, 1e-6):
-        found = sharpness_along(problem, trajectory, tolerance=tolerance)
-        truth = oracle.value.reshape(found.value.shape)
-        slack = oracle.error.reshape(found.value.shape)
-        assert np.all(np.abs(found.value - truth) <= found.error + slack)
-        assert np.all(found.value <= truth + slack + 1e-10 * truth)  # a Rayleigh quotient
-
-
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9, 1e-12])
-def test_value_is_as_accurate_as_the_tolerance_says(problem, trajectory, tolerance):
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-12])
+def test_values_are_as_accurate_as_the_tolerance_and_the_error_say(problem, trajectory, tolerance):
     found = sharpness_along(problem, trajectory, tolerance=tolerance)
     weights = [weight.reshape(-1, *weight.shape[2:]) for weight in trajectory.weights]
-    oracle = sharpness(problem, dl.Network(weights), method="dense")
-    truth = oracle.value.reshape(found.value.shape)
-    assert np.max(np.abs(found.value - truth) / truth) < tolerance + 1e-13  # rounding of LAPACK
+    oracle = sharpness(problem, dl.Network(weights), method="dense").value
+    truth = oracle.reshape(found.value.shape)
+    rounding = 1e-13 * truth  # of LAPACK
+    assert np.all(np.abs(found.value - truth) <= found.error + rounding)
+    assert np.all(np.abs(found.value - truth) <= tolerance * truth + rounding)
+    assert np.all(found.value <= truth + rounding)  # a Rayleigh quotient
 
 
 def test_tracking_takes_a_few_products_for_each_record(problem, trajectory):
@@ -71,21 +64,6 @@ def test_single_trajectory_has_no_batch_axis(problem, trajectory):
     np.testing.assert_allclose(found.value, together.value[:, 0], rtol=1e-6)
 
 
-def test_an_overtaking_eigenvalue_is_noticed():
-    """H(t) = diag(1, t, …): the second eigenvector becomes the first at t = 1."""
-
-    def loss(tree):
-        weights = jnp.array([1.0, 0.0, 0.3, 0.2, 0.1, -2.0]).at[1].set(tree["t"][0])
-        return 0.5 * jnp.sum(jax.lax.stop_gradient(weights) * tree["x"] ** 2)
-
-    times = np.linspace(0.5, 1.5, 21)
-    tree = {"t": jnp.asarray(times)[:, None], "x": jnp.zeros((21, 6))}
-    found = sharpness_along(loss, tree, tolerance=1e-3)
-    truth = np.maximum(1.0, times)
-    assert np.all(np.abs(found.value - truth) <= found.error)
-    np.testing.assert_allclose(found.value, truth, rtol=1e-5)
-
-
 def test_a_run_lost_for_a_moment_is_found_again(problem):
     net = dl.initialize.gaussian(jax.random.key(0), WIDTHS, 0.5)
     factors = np.array([1.0, np.nan, 1.0])
@@ -100,23 +78,13 @@ def test_one_parameter_is_enough_to_track():
     np.testing.assert_allclose(found.value, 3.0, rtol=1e-12)
 
 
-def test_nonlinear_networks_and_losses_are_tracked_alike(problem):
-    """GELU networks have no compiled products; a linear one may be given as a loss of its own."""
+def test_nonlinear_networks_are_tracked_alike(problem):
     nets = dl.initialize.gaussian(jax.random.split(jax.random.key(1), 2), WIDTHS, jnp.full(2, 0.6))
     nets = dl.Network(nets.weights, activation="gelu")
     run = dl.gradient_descent(problem, nets, 0.02, 60, record_every=6, record=("risk",))
     found = sharpness_along(problem, run.trajectory)
     truth = every_record(problem, run.trajectory).value.reshape(found.value.shape)
     np.testing.assert_allclose(found.value, truth, rtol=1e-5)
-
-    single = jax.tree.map(lambda leaf: leaf[:, 0], run.trajectory)
-    outputs = jnp.asarray(problem.target_columns)
-
-    def loss(net):
-        return jnp.mean((net(jnp.asarray(problem.inputs)) - outputs) ** 2)
-
-    mine = sharpness_along(loss, single).value
-    np.testing.assert_allclose(mine, truth[:, 0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("readout", ["one", "each"])
@@ -174,14 +142,6 @@ def symmetric():
     return problem, dl.initialize.rank_one(0.6 * direction, 4)
 
 
-def test_an_eigenvalue_found_late_in_a_symmetric_run_is_followed_back(symmetric):
-    problem, start = symmetric
-    run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record=("risk",))
-    found = sharpness_along(problem, run.trajectory)
-    oracle = sharpness(problem, run.trajectory.stacked, method="dense").value
-    np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def white():
     """Balanced rank-one weights on white inputs, from 0.03 of the target: the first vector stays
@@ -195,7 +155,7 @@ def white():
     return problem, networks, sharpness(problem, networks, method="dense").value
 
 
-@pytest.mark.parametrize("every", [1, 2, 6, 40])
+@pytest.mark.parametrize("every", [1, 6])
 @pytest.mark.parametrize("own", [False, True])
 def test_a_direction_that_no_vector_meets_is_found_by_fresh_ones(white, every, own):
     problem, networks, truth = white
@@ -224,28 +184,6 @@ def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
 
     found = np.concatenate([piece(0, 2), piece(2, 6), piece(6, 16)])
     np.testing.assert_allclose(found, truth, rtol=1e-5)
-
-
-def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(monkeypatch):
-    """H(t) = diag(1, 0.9, t, …): nothing that is followed meets the third vector."""
-    monkeypatch.setattr(tracking, "SEARCH_EVERY", 64)
-    times = np.linspace(-1, 3, 70)
-
-    def loss(tree):
-        weights = jnp.array([1.0, 0.9, 0.0, 0.2, 0.1, -2.0]).at[2].set(tree["t"][0])
-        return 0.5 * jnp.sum(jax.lax.stop_gradient(weights) * tree["x"] ** 2)
-
-    tracker = SharpnessTracker(loss)
-
-    def piece(begin, end):
-        part = jnp.asarray(times[begin:end])[:, None, None]
-        return tracker.along({"t": part, "x": jnp.zeros((end - begin, 1, 6))}).value[:, 0]
-
-    truth = np.maximum(1.0, times)
-    pieces = [piece(0, 33), piece(33, 38)]  # the second is too short for a search at its end
-    assert pieces[1][-1] < 0.95 * truth[37]
-    pieces.append(piece(38, 70))  # with a search at record 64
-    np.testing.assert_allclose(np.concatenate(pieces), truth, rtol=1e-6)
 
 
 def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):

@@ -36,14 +36,6 @@ def test_the_table_is_that_of_a_plain_loop(tmp_path):
     pd.testing.assert_frame_equal(outcome.table(), plain_loop(2, seed=3), check_exact=True)
 
 
-def test_it_grows_and_goes_on_where_it_stopped(tmp_path):
-    first = sweep.grid(draw_around, {"center": [0.0], "spread": [1.0, 4.0]}, tmp_path, workers=1)
-    assert (first.reused, first.computed) == (0, 2)
-    outcome = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=2)
-    assert (outcome.reused, outcome.computed) == (2, 10)
-    pd.testing.assert_frame_equal(outcome.table(), plain_loop(2), check_exact=True)
-
-
 def test_fewer_repetitions_or_values_than_the_folder_holds_give_the_table_of_the_call(tmp_path):
     sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=3)
     outcome = sweep.grid(draw_around, VALUES, tmp_path, workers=1, repetitions=2)

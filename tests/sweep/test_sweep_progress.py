@@ -51,14 +51,6 @@ def test_time_left_follows_the_work_done(clock, four_units, log):
     ]
 
 
-def test_time_left_weighs_units_by_their_steps(clock, log):
-    progress = sweep.show_progress("toy", log)
-    with progress.over({"a": sweep.Unit({}, steps=100), "b": sweep.Unit({}, steps=9900)}):
-        clock[0] += 100.0
-        progress.advance("a")
-    assert "about 2:45:00 left" in log.file.getvalue()
-
-
 def test_a_log_gets_what_was_finished_before_and_what_is_damaged(four_units, log):
     with sweep.show_progress("toy", log).over(four_units, reused=2, damaged=["x.parquet"]):
         pass
@@ -114,11 +106,6 @@ def test_what_was_finished_before_is_no_work(clock, log):
     assert shown.share == 2.5 / 12.5
     assert shown.left() == pytest.approx(4.0)
     assert "first: 1 unit(s) to compute, 3 finished before" in log.file.getvalue()
-
-
-def test_a_sweep_without_a_record_counts_as_a_usual_one():
-    for seconds, usual in (({"a": 2.0, "b": 4.0, "c": 60.0}, 4.0), ({}, 1.0)):
-        assert sweep.Board("reproduce", seconds).part("new").weight == usual
 
 
 def test_a_log_gets_a_line_now_and_then(clock, log):

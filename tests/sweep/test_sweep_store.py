@@ -4,9 +4,7 @@ import errno
 import io
 import json
 import os
-import resource
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -142,13 +140,6 @@ def test_a_unit_cannot_pass_for_another_one(call):
     assert (call().reused, call().reused) == (2, 4)
 
 
-def test_the_parts_of_a_job_array_share_a_folder(call, tmp_path):
-    call(range(0, 4, 2)), call(range(1, 4, 2))
-    outcome = call()
-    assert (outcome.reused, outcome.computed) == (4, 0)
-    pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
-
-
 class FullFile(io.FileIO):
     """A file on a disk that is full after the first bytes."""
 
@@ -180,26 +171,6 @@ def test_a_full_disk_stops_the_sweep_and_loses_nothing(call, tmp_path, monkeypat
     outcome = call()
     assert (outcome.reused, outcome.computed) == (2, 2)
     pd.testing.assert_frame_equal(outcome.table(), expected(NUMBERS, tmp_path), check_exact=True)
-
-
-@contextmanager
-def small_files_only():
-    """This process may not write files beyond a size its table does not fit in.
-
-    Not a fixture: the log that pytest writes its own lines to may be larger.
-    """
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_write_the_system_refuses_leaves_no_file_behind(tmp_path):
-    with pytest.raises(OSError, match="File too large"), small_files_only():
-        sweep.grid(squares, {"up_to": [5000]}, tmp_path, workers=1)
-    assert [path.name for path in tmp_path.iterdir()] == [IDENTITY]
 
 
 @pytest.mark.parametrize("where", ["below a file", "not ours"])
