@@ -339,22 +339,21 @@ def _headline(report: TrainingReport) -> str:
     settled = "the network settled"
     if report.separable:
         complete = problem.classes is not None and problem.minimal_risk < 1 / problem.samples / 2
-        near = f"the loss is close to {problem.minimal_risk:.3g}, which it falls towards"
+        near = f"the loss came close to its lower limit, {problem.minimal_risk:.3g},"
         settled = "every row is classified right" if complete else near
-    batches = report.spec.batches(problem) is not None
     did = {
-        "converged": f"Trained: {settled}",
-        "stopped": "Not finished: the network was still moving",
-        "diverged": "Not trained: the network diverged",
+        "converged": f"Trained: {settled} after",
+        "stopped": "Not finished: the network was still moving after",
+        "diverged": "Not trained: the network diverged after",
     }[status]
     if status == "stopped" and report.done:
-        did = "Trained on batches" if batches else "Trained to the last step: it ended"
+        did = "Trained for"
     targets = len(report.reading.targets)
     summed = f" (summed over the {targets} targets)" if targets > 1 else ""
     scaled = " on standardized columns" if report.reading.preparation.standardized else ""
     steps = count_of(int(report.run.steps), "step")
     text = (
-        f"{did} after {steps} of {report.optimizer}{summed}{scaled}, from "
+        f"{did} {steps} of {report.optimizer}{summed}{scaled}, from "
         f"{STARTS[report.initialization]}, at learning rate {report.learning_rate:.3g}."
     )
     if status == "diverged":
