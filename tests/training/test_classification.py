@@ -67,19 +67,6 @@ def test_two_values_are_classes_unless_regression_is_asked_for(frame, values, cl
     assert few == ("regression" if isinstance(classes[0], int | float) else "classification")
 
 
-def test_whole_numbers_are_classes_only_if_asked_for(frame):
-    table = frame[["a", "b"]].assign(y=pd.factorize(frame["kind"])[0])
-    assert read_problem(table, "y").task == "regression"
-    assert any("--task classification" in note for note in read_problem(table, "y").notes)
-    assert read_problem(table, "y", task="classification").preparation.classes == (0, 1, 2)
-
-
-def test_standardized_inputs_have_deviation_one_and_the_constant_stays(frame):
-    rows = read_problem(only(frame, "ill"), "ill", standardize=True).problem.inputs
-    np.testing.assert_allclose(rows.mean(axis=0), [0, 0, 0, 1], atol=1e-12)
-    np.testing.assert_allclose(rows.std(axis=0), [1, 1, 1, 0], atol=1e-12)
-
-
 def test_held_out_rows_have_their_share_of_every_class(frame):
     reading = read_problem(only(frame, "kind"), "kind", intercept=True, test_share=0.25)
     rows, targets = reading.held_out
@@ -168,7 +155,7 @@ def test_arrays_frames_and_problems_give_one_answer(frame):
     X, y = frame[["a", "b", "c"]], frame["ill"]
     options = {"depth": [3], "initialization": None, "standardize": False}
     problem = dl.Problem.from_data(np.c_[X, np.ones(120)], y, loss="logistic")
-    given = [(X, y), (X.to_numpy(), y.to_numpy()), (X.to_numpy().tolist(), y.tolist()), (problem,)]
+    given = [(X, y), (X.to_numpy().tolist(), y.tolist()), (problem,)]
     rates = [dl.diagnose(*data, **options).advice[0].critical_learning_rate for data in given]
     np.testing.assert_allclose(rates, rates[0], rtol=1e-10)
     with pytest.raises(dl.InputError, match="X has 120 rows and y has 3"):
@@ -211,14 +198,6 @@ def test_separable_classes_have_no_critical_rate_and_it_is_said_why(frame):
     )
     assert np.isfinite(decayed.advice[0].critical_learning_rate)
     assert "hyperplane" not in str(decayed)
-
-
-def test_nearly_separable_classes_have_a_critical_rate(frame):
-    table = separable(frame)
-    table.loc[table["a"].idxmax(), "y"] = "down"
-    reading = read_problem(table, "y", intercept=True)
-    assert reading.problem.has_minimizer
-    assert np.isfinite(advise(reading.problem, 2).critical_learning_rate)
 
 
 def test_a_classification_is_standardized(frame):
@@ -413,10 +392,7 @@ def test_a_run_of_arrays_predicts_arrays(frame):
     [
         ["--optimizer", "sam", "--rho", 0.1],
         ["--optimizer", "adam", "--epsilon", 1e-4],
-        ["--optimizer", "rmsprop"],
-        ["--weight-decay", 1e-3],
         ["--batch-size", 40, "--steps", 500],
-        ["--reduction", "sum", "--momentum", 0.5],
     ],
 )
 def test_every_optimizer_trains_classes(frame, command, tmp_path, options):
@@ -427,19 +403,6 @@ def test_every_optimizer_trains_classes(frame, command, tmp_path, options):
     assert code == 0, err
     score = {entry["measure"]: entry for entry in json.loads(text)["scores"]}
     assert score["log-loss"]["network"] < score["log-loss"]["linear"] + 0.03
-    code, text, err = command(
-        "diagnose",
-        path,
-        "--target",
-        "ill",
-        "--depth",
-        2,
-        "--init",
-        "none",
-        *options[: 4 if "--rho" in options else 2],
-    )
-    assert code == 0, err
-    assert "log-loss" in text
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,6 @@ def test_every_depth_carries_the_exact_values(problem):
         assert row.balanced_sharpness == dl.theory.balanced_sharpness(problem, row.depth)
 
 
-def test_a_single_depth_needs_no_list(problem):
-    alone, listed = (diagnose(problem, depths, initialization=None) for depths in (3, [3]))
-    pd.testing.assert_frame_equal(alone.depths, listed.depths)
-
-
 def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):
     reading = read_problem(wide_csv, "y", intercept=True)
     found = diagnose(reading, [2])
@@ -173,13 +168,6 @@ def test_several_targets_are_answered_together(csv, command):
         assert values["r_squared"][name] == pytest.approx(model.score(inputs, frame[name]))
 
 
-def test_interpolating_pure_noise_is_not_called_benign(rng):
-    problem = dl.Problem.from_data(rng.normal(size=(50, 2000)), rng.normal(size=50))
-    found = diagnose(problem, [2], initialization=None)
-    assert found.overfitting.verdict == "harmful"
-    assert "interpolation is harmful here" in diagnosis_text(found, width=10_000)
-
-
 def test_few_true_inputs_among_many_make_interpolation_harmful(rng):
     """60 rows of 400 inputs, five of which count: R² near 0 by interpolation, 0.9 by five."""
     X = rng.normal(size=(60, 400))
@@ -267,16 +255,6 @@ def test_the_critical_rate_is_that_of_networks_with_biases():
     logistic = advise(dl.Problem.from_data(X, y > 100, loss="logistic"), 3, biases=True)
     assert np.isnan(logistic.critical_learning_rate)
     assert "With biases the critical rate is known for the squared error" in logistic.remarks[0]
-
-
-@pytest.mark.extended
-def test_the_rate_to_use_is_simulated_with_biases():
-    X, y = load_diabetes(return_X_y=True)
-    frame = pd.DataFrame(X).add_prefix("x").assign(y=y)
-    found = dl.diagnose(frame, target="y", standardize=False)
-    assert found.learning_rate < 0.0007  # which diverges from this start, as 0.0015 and 0.0028
-    assert found.biases
-    assert "at depth 3, width 10, with biases, from PyTorch's default start" in found.answer
 
 
 def test_narrow_layers_are_measured_against_what_they_reach():

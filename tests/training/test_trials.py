@@ -87,6 +87,7 @@ def test_starts_are_those_of_pytorch(starts):
         advise_start(starts.problem_of(0.8), 2, "ones")
 
 
+@pytest.mark.extended
 def test_the_rate_is_for_networks_with_biases(starts):
     """Raw diabetes: the rate of networks without biases lets all starts with biases diverge."""
     X, y = load_diabetes(return_X_y=True)
@@ -96,6 +97,7 @@ def test_the_rate_is_for_networks_with_biases(starts):
     widths = (10, 10, 10, 1)
     layers = starts.fresh("torch", widths, 64, seed=5, biases=True)
     rows = (X / len(X) ** 0.5, np.full(len(X), len(X) ** -0.5))
+    assert rates[0] < 0.0007  # from this start 0.0007, 0.0015 and 0.0028 diverge
     lost = []
     for rate in rates:
         last, _ = starts.run(
