@@ -57,6 +57,28 @@ def test_monitor_measures_pytorch_closures_and_modules_alike():
 
 
 @pytest.mark.extended
+def test_a_closure_is_measured_without_a_trace_in_the_training():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    X = torch.randn(20, 4)
+    layers = (
+        torch.nn.Linear(4, 8),
+        torch.nn.BatchNorm1d(8),
+        torch.nn.Dropout(),
+        torch.nn.Linear(8, 1),
+    )
+    module = torch.nn.Sequential(*layers)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    random = torch.get_rng_state()
+    monitor = dl.SharpnessMonitor(lambda: (module(X) ** 2).mean(), log=None)
+    assert monitor(0, 0.1)["sharpness"] > 0
+    assert monitor(50, 0.1)["sharpness"] == pytest.approx(monitor.records[0]["sharpness"], rel=0.02)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert module.training
+
+
+@pytest.mark.extended
 def test_only_some_parameters_of_a_module_by_name():
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -112,9 +112,21 @@ class TorchLoss:
 
 
 def closure_parameters(closure: Callable[[], Any]) -> Any:
-    """Return a module that holds the parameters on which the loss of a closure depends."""
+    """Return a module with the parameters on which a closure depends, and the modules it calls."""
     torch = _torch()
-    value = closure()
+    children: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def remember(child: Any, _: Any) -> None:
+        buffers = child.buffers(recurse=False)
+        children.setdefault(child, [(buffer, buffer.detach().clone()) for buffer in buffers])
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(remember)
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            value = closure()
+    finally:
+        hook.remove()
+        _restore(pair for pairs in children.values() for pair in pairs)
     if not torch.is_tensor(value) or value.grad_fn is None:
         raise InputError(
             f"the closure returns {shown(value)}; it must return the loss as a PyTorch tensor, "
@@ -128,10 +140,19 @@ def closure_parameters(closure: Callable[[], Any]) -> Any:
             if hasattr(node, "variable"):
                 leaves.append(node.variable)
             pending += [below for below, _ in node.next_functions]
-    module = torch.nn.Module()
+    module = torch.nn.ModuleList(children)
     named = [(f"parameter {place}", leaf) for place, leaf in enumerate(leaves)]
     module.named_parameters = lambda: named  # leaves may be plain tensors
     return module
+
+
+def _restore(buffers: Iterable[tuple[Any, Any]]) -> None:
+    """Give buffers the values that they had before, such as the averages of batch normalization."""
+    torch = _torch()
+    with torch.no_grad():
+        for buffer, before in buffers:
+            if not torch.equal(buffer, before):  # others may be part of a graph
+                buffer.copy_(before)
 
 
 def _on_device(part: Any, device: Any) -> Any:
@@ -288,7 +309,4 @@ class TorchHessian(LinearOperator):
             finally:
                 for child, mode in modes.items():
                     child.training = mode
-                with torch.no_grad():
-                    for buffer, before in buffers:
-                        if not torch.equal(buffer, before):  # others may be part of a graph
-                            buffer.copy_(before)
+                _restore(buffers)
