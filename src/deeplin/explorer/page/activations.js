@@ -21,7 +21,7 @@ function relu(x, out) {
   out[2] = 0;
 }
 
-export const ACTIVATIONS = { gelu, relu };
+const ACTIVATIONS = { gelu, relu };
 
 export class ActivationModel {
   constructor(problem, widths, name) {

@@ -28,7 +28,6 @@ export class Chart extends Drawing {
     canvas.addEventListener("keydown", (event) => this._key(event));
   }
 
-  /** Draw with any pen that knows the canvas' verbs (the screen's, a PNG's, an SVG's). */
   paint(pen, width, height) {
     const colors = palette();
     const { x, y } = this._scales(width, height);

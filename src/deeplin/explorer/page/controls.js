@@ -11,7 +11,7 @@ const leftEnd = ({ low, high, zero }) => {
 };
 
 /** The value a slider position stands for: logarithmic ones carry log10, their left end may be 0. */
-export function valueAt(input, position) {
+function valueAt(input, position) {
   if (!input.log) return input.kind === "whole" ? Math.round(position) : Number(position.toPrecision(6));
   if (input.zero && position < Math.log10(input.low) - 1e-9) return 0;
   const rounded = Number((10 ** position).toPrecision(DIGITS));

@@ -1,7 +1,7 @@
 // Gradient descent, with heavy-ball momentum.
 
 const BLOW_UP = 1e10;
-export const CONVERGED = 1e-8; // R − R_min over its value at the start, as in the library
+const CONVERGED = 1e-8; // R − R_min over its value at the start, as in the library
 
 /**
  * V ← βV − η∇R(W), W ← W + V. `weights` are changed in place;

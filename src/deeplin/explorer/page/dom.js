@@ -13,11 +13,9 @@ export function make(tag, properties = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** A table of rows of text; the first row is its head where `head` is given. */
-export function table(rows, head = null) {
-  const body = rows.map((row) => make("tr", {}, ...row.map((cell, i) => make(i ? "td" : "th", { scope: i ? "" : "row" }, cell))));
-  const top = head ? [make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell)))] : [];
-  return make("table", {}, ...top, ...body);
+/** A table of rows of text, each with its name first. */
+export function table(rows) {
+  return make("table", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell, i) => make(i ? "td" : "th", { scope: i ? "" : "row" }, cell)))));
 }
 
 export class Tooltip {

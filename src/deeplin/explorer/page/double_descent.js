@@ -110,7 +110,7 @@ export function expectedRisk(spectrum, powers, noise, q, n, m) {
 }
 
 /** Numbers of inputs from 1 to d, dense around n. */
-export function dimensionsOf(n, d) {
+function dimensionsOf(n, d) {
   const near = Array.from({ length: 2 * POINTS }, (_, i) => Math.round(n * (i + 1) * (2 / (2 * POINTS))));
   const far = Array.from({ length: POINTS }, (_, i) => Math.round(2 * n * (d / (2 * n)) ** ((i + 1) / POINTS)));
   return [...new Set([...near, ...far])].filter((m) => m >= 1 && m <= d).sort((a, b) => a - b);

@@ -10,11 +10,11 @@ import { dot, norm } from "./linear_algebra.js";
 
 const MOST_RECORDS = 160;
 const MOST_NUMBERS = 4e6; // weights kept along all records of the first run
-export const MOST_WORK = 2e10; // multiplications of one picture: about half a minute of one core
+const MOST_WORK = 2e10; // multiplications of one picture: about half a minute of one core
 const FLOW_FLOOR = 1e-11; // of the initial gap: below it there would be only the solver's noise
 
 /** Steps between records: odd, so that an oscillation of period two stays visible. */
-export function recordEvery(state, size) {
+function recordEvery(state, size) {
   const records = Math.min(MOST_RECORDS, Math.max(16, Math.floor(MOST_NUMBERS / size)));
   const few = isLinear(state) ? records : Math.min(records, 60);
   return Math.ceil(state.steps / few) | 1;
@@ -136,7 +136,7 @@ let lastFlow = { key: null, problem: null, end: 0, path: null };
  * Gradient flow of the first run over the same stretch of time, η·steps. Its path does not depend
  * on η: while that slider moves it is computed once, somewhat farther than asked for.
  */
-export function flowOf(state, problem, model = modelOf(state, problem)) {
+function flowOf(state, problem, model = modelOf(state, problem)) {
   const rate = state.learning_rate / (1 - state.momentum); // a heavy ball moves that much faster
   const end = rate * state.steps;
   const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.loss]);

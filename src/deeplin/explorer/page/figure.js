@@ -25,7 +25,6 @@ export class Figure {
     parent.append(this.element);
     this.chart = new Kind(this.canvas, tooltip);
     this.legend = [];
-    this.wide = false; // takes the whole width of the page
   }
 
   get title() {

@@ -1,6 +1,6 @@
 // A heat map with a curve over it, a color bar, a framed cell, values on hover and click.
 import { heat, palette } from "./colors.js";
-import { format, scale } from "./scales.js";
+import { scale } from "./scales.js";
 import { Drawing } from "./surface.js";
 
 const MARGIN = { left: 56, right: 70, top: 8, bottom: 36 };

@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { isDark, refreshPalette } from "./colors.js";
 import { Controls } from "./controls.js";
 import { Tooltip, byId, make } from "./dom.js";
-import { saveCsv, savePng, settingsText } from "./downloads.js";
+import { saveCsv, settingsText } from "./downloads.js";
 import { tooMuchWork, train, workOf } from "./experiment.js";
 import { gridOf } from "./phase.js";
 import { PhaseTab } from "./phase_tab.js";
@@ -416,11 +416,7 @@ class Page {
   }
 
   _buildActions() {
-    const savers = { csv: (tab) => saveCsv(tab.csv(), this.state), png: (tab) => savePng(tab.figures, this.state, this.verdict) };
-    for (const button of document.querySelectorAll("[data-save]")) {
-      button.addEventListener("click", () => { if (this.verdict) savers[button.dataset.save](this.tabs[this.state.tab]); });
-    }
-    byId("copy").addEventListener("click", () => this._copy());
+    byId("save").addEventListener("click", () => { if (this.verdict) saveCsv(this.tabs[this.state.tab].csv(), this.state); });
     byId("theme").addEventListener("click", () => {
       document.documentElement.dataset.theme = isDark() ? "light" : "dark";
       this._recolor();
@@ -436,18 +432,6 @@ class Page {
     this.refused = "";
     this.go(this._fromAddress(hash));
     if (this.refused) this.complain(this.refused);
-  }
-
-  async _copy() {
-    this._writeAddress();
-    const place = byId("copied");
-    try {
-      await navigator.clipboard.writeText(location.href);
-      place.textContent = "Copied";
-    } catch {
-      place.textContent = "Copy it from the address bar";
-    }
-    setTimeout(() => { place.textContent = ""; }, 3000);
   }
 
   _redraw() {

@@ -35,7 +35,7 @@ function projected({ rank, d, q, eigenvectors }, map) {
 }
 
 /** r_j = s_j/λ_{j+1} with s_j = Σ_{i>j}λ_i, summed from the smallest (BO-D2.1). */
-export function effectiveRanks(spectrum) {
+function effectiveRanks(spectrum) {
   const sorted = Float64Array.from(spectrum).sort().reverse();
   const ranks = new Float64Array(sorted.length);
   let sum = 0;

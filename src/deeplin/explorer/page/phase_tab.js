@@ -1,4 +1,4 @@
-// The page of the phase diagram: a heat map whose cells open runs, by click, keys or two sliders.
+// The page of the phase diagram: a heat map whose cells open runs, by click or keys.
 import { heat } from "./colors.js";
 import { byId, make } from "./dom.js";
 import { Figure } from "./figure.js";
@@ -20,11 +20,6 @@ export class PhaseTab {
     this.map = this.figure.chart;
     this.map.onopen = (cell) => this._open(cell);
     this.map.onmove = ([i, j]) => this._choose([this.cell[0] + i, this.cell[1] + j]);
-    this.across = byId("cell-column");
-    this.up = byId("cell-row");
-    for (const slider of [this.across, this.up]) {
-      slider.addEventListener("input", () => this._choose([this.across.valueAsNumber, this.up.valueAsNumber]));
-    }
     byId("open-cell").addEventListener("click", () => this._open(this.cell));
   }
 
@@ -35,8 +30,6 @@ export class PhaseTab {
   /** Show the columns computed so far (undefined where there is none yet). */
   show(state, grid, columns) {
     Object.assign(this, { state, grid, columns });
-    this.across.max = grid.columns.length - 1;
-    this.up.max = grid.rates.length - 1;
     const nearest = (values, wanted) => values.reduce((best, value, i) => (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? i : best), 0);
     this.cell = [
       nearest(grid.columns, state[state.phase_over]),
@@ -79,10 +72,6 @@ export class PhaseTab {
     );
     const text = this._rows(...this.cell).map(([name, value]) => `${name} ${value}`).join(", ");
     byId("cell-note").textContent = `Chosen cell: ${text}.`;
-    this.across.value = this.cell[0];
-    this.up.value = this.cell[1];
-    this.across.setAttribute("aria-valuetext", `${across} ${format(grid.columns[this.cell[0]])}`);
-    this.up.setAttribute("aria-valuetext", `η ${format(grid.rates[this.cell[1]])}`);
   }
 
   _rows(i, j) {

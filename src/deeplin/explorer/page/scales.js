@@ -2,7 +2,7 @@
 
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-export function superscript(exponent) {
+function superscript(exponent) {
   const digits = String(Math.abs(exponent)).replace(/\d/g, (digit) => SUPERSCRIPTS[digit]);
   return (exponent < 0 ? "⁻" : "") + digits;
 }

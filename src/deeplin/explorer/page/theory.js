@@ -81,7 +81,7 @@ function bracket(problem, L, readoutNorm, C) {
 }
 
 /** S_bal = λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), one output. */
-export function balancedSharpness(problem, depth, readoutNorm = 1) {
+function balancedSharpness(problem, depth, readoutNorm = 1) {
   const { eigenvalues, rank } = problem;
   const size = norm(problem.optimum);
   const z = coordinates(problem).map((c, i) => (c[0] / size) * Math.sqrt(eigenvalues[i]));

@@ -24,7 +24,6 @@ export class TrainingTab {
     parent.append(grid);
     this.curves = Object.fromEntries(Object.entries(CURVES).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
     this.network = new Figure(grid, "network", "The network at the playhead", tooltip, NetworkPicture);
-    this.network.wide = true;
     this.layers = Object.fromEntries(Object.entries(LAYERS).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
     this.values = make("div", { id: "values" });
     parent.append(this.values);

@@ -3,7 +3,7 @@ import { norm } from "./linear_algebra.js";
 import { fromData, scaled } from "./problem.js";
 import { InputError } from "./state.js";
 
-export const MOST_BYTES = 2_000_000;
+const MOST_BYTES = 2_000_000;
 const MOST_INPUTS = 50;
 const MOST_ROWS = 20_000;
 const MISSING = new Set(["", "na", "nan", "null", "none", "?"]);
@@ -17,7 +17,7 @@ export async function readFile(file) {
 }
 
 /** The same of the text of a CSV file: a line of names, inputs first, the target last. */
-export function fromText(name, text) {
+function fromText(name, text) {
   let { header, rows, notes } = parse(name, text);
   const counted = header.length > 2 && countsRows(rows.map((row) => row[0])) ? header[0] : null;
   if (counted !== null) {

@@ -11,7 +11,7 @@ const EARLY = 16; // steps that are all recorded
 const LOSS_TARGET = 1e-7;
 
 /** The population's eigenvalues: k spikes and a flat tail, or a power law. */
-export function spectrumOf(state) {
+function spectrumOf(state) {
   const { wide_dimension, spectrum, exponent, spikes, epsilon } = state;
   return Float64Array.from({ length: wide_dimension }, (_, j) => {
     if (spectrum === "power") return (j + 1) ** -exponent;
@@ -62,7 +62,7 @@ export function interpolation({ X, Y, n, d, q }) {
 }
 
 /** The reduced start of BO-D2.3 at width m, drawn without any m-wide matrix (X-5, Bartlett). */
-export function drawStart(problem, { width, depth, alpha, beta, random }) {
+function drawStart(problem, { width, depth, alpha, beta, random }) {
   const { rank, q } = problem;
   const total = rank + q;
   const r = Math.min(width, total);
