@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from deeplin.dynamics.engine import State, Status, Stepper, Visited
 from deeplin.dynamics.integration import (
     EXPLICIT,
-    HIGH_ORDER,
     HORIZON,
     IMPLICIT,
     NEWTON_ITERATIONS,
@@ -38,24 +37,17 @@ from deeplin.errors import (
     whole_number,
 )
 from deeplin.hessian import sharpness
-from deeplin.networks import Loss, check_pair, explain_loss_errors, in_float64
+from deeplin.networks.network import Loss, check_pair, explain_loss_errors, in_float64
 from deeplin.networks.products import drift
 from deeplin.problems import Problem
 
-NEARLY_LINEAR = 1e-4
-"""Fraction of the initial gap below which the flow is nearly linear: stability then limits the
-steps, and order 5 is more efficient than order 8."""
-SOLVERS = ("auto", "explicit", "implicit", "high-order")
+SOLVERS = ("auto", "explicit", "implicit")
 CHUNK = 1000
 """Maximum number of steps in one compiled call, so that Ctrl-C works."""
 MAX_IMPLICIT_PARAMETERS = 1000
 """Number of parameters up to which implicit steps are used: they solve linear systems."""
-STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
+STAGES = 6
 """Number of new stages of a step (the first stage is the last one of the step before)."""
-TOLERANCE_FACTOR = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
-"""Factors of the tolerances. The high-order pair continues from the more accurate of its two
-results and estimates the error of the other: with 100 times the tolerance its true error is still
-below that of the pair of order 5 (tests/dynamics/test_flow.py)."""
 RECORDS, GROWTH = 200, 1.25
 """Intervals between records, or ratio of their times, where nobody stated the times."""
 OPENING_GRADIENTS = 3
@@ -136,9 +128,7 @@ def gradient_flow(
         rtol: Relative local error allowed in each step.
         atol: The same, absolute.
         solver: `"explicit"` (Tsitouras 5(4)), `"implicit"` (Kværnø 5(4), for stiff ends of
-            training), `"auto"` (explicit, then implicit once stability alone limits the steps), or
-            `"high-order"` (Dormand–Prince 8(7) until the gap has shrunk 10⁴ times, then Tsitouras
-            5(4)): the fewest gradients, at the cost of compiling two solvers.
+            training), or `"auto"` (explicit, then implicit once stability alone limits the steps).
         max_steps: Maximum number of steps, including rejected ones.
         batched: Whether parameters of your own are a batch of pytrees, as for `gradient_descent`.
 
@@ -191,10 +181,6 @@ class FlowStepper(Stepper):
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         self.goal, self.limit = goal, solver.limit
         self.may_switch = solver.method == "auto"
-        self.near = None
-        if solver.method == "high-order":
-            gaps = _gaps(objective, ensemble, ensemble.weights)
-            self.near = np.maximum(NEARLY_LINEAR * gaps, goal.gap)
         method = IMPLICIT if solver.method == "implicit" else EXPLICIT
         self.solver = solver._replace(method=method)
 
@@ -224,30 +210,25 @@ class FlowStepper(Stepper):
 
     def _towards(self, state: State, until: float) -> State:
         """Advance every running flow towards the time `until`, by at most CHUNK steps."""
-        if self.near is not None:
-            gaps = _gaps(self.objective, self.ensemble, state.weights)
-            if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
-                return self._far(state, until)
-        after = self._move(self.solver, state, until, self.goal.value)
+        after = self._move(state, until)
         if self.may_switch and self._stiff(state, after):
             self.solver = self.solver._replace(method=IMPLICIT)
             self.may_switch = False
         return after
 
-    def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
+    def _move(self, state: State, until: float) -> State:
         """Advance each run towards the time `until`, stopping at its goal, and count the work."""
-        rtol, atol = (TOLERANCE_FACTOR[solver.method] * item for item in (solver.rtol, solver.atol))
-        goals = np.broadcast_to(np.asarray(goal, float), state.steps.shape)
+        solver = self.solver
+        goals = np.full(state.steps.shape, self.goal.value)
         nothing = np.zeros(len(state.steps), np.int32)  # a program for each type is compiled
         status = np.asarray(state.status, np.int32)
         flows = Flows(state.weights, state.memory.time, nothing, nothing, status)
         rule, data, fixed = self.objective.gradient, self.objective.data, self.ensemble.fixed
-        each = STAGES[solver.method]
+        each = STAGES
         if solver.method == IMPLICIT:
             # A step forms the Hessian by one product for each parameter, and iterates its stages.
             each = each * NEWTON_ITERATIONS + self.ensemble.numbers // self.ensemble.size
-        piece = Solver(solver.method, rtol, atol, CHUNK, solver.slope)
-        found = integrate(rule, data, piece, flows, fixed, goals, until)
+        found = integrate(rule, data, solver._replace(limit=CHUNK), flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken
         evaluations = np.where(found.taken > 0, OPENING_GRADIENTS + each * found.taken, 0)
         memory = Times(
@@ -256,14 +237,6 @@ class FlowStepper(Stepper):
         spent = (found.status == Status.RUNNING) & (steps >= solver.limit)
         status = np.where(spent, Status.EXHAUSTED, found.status)
         return State(found.weights, memory, status, steps)
-
-    def _far(self, state: State, until: float) -> State:
-        """Integrate with the high-order pair each run that is not yet near its end."""
-        solver = self.solver._replace(method=HIGH_ORDER, slope=False)
-        after = self._move(solver, state, until, self.near)
-        gaps = _gaps(self.objective, self.ensemble, after.weights)
-        early = (after.status == Status.CONVERGED) & (gaps > self.goal.gap)
-        return after._replace(status=np.where(early, Status.RUNNING, after.status))
 
     def _stiff(self, before: State, after: State) -> bool:
         """Return whether stability limits the steps: mean step × sharpness above one.
@@ -278,13 +251,6 @@ class FlowStepper(Stepper):
         networks = self.ensemble.result(after.weights)
         stiffness = np.atleast_1d(sharpness(self.problem, networks, tolerance=1e-2).value)
         return bool(np.any(slow & (step * stiffness > 1)))
-
-
-def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
-    """Return R − R_min of each run, or −∞ where it is unknown."""
-    if not objective.has_gap:
-        return np.full(ensemble.size, -np.inf)
-    return objective.values(ensemble.tree(weights))
 
 
 def _goal(until: Any, time: Any, gap: Any, slope: Any, objective: Objective) -> Goal:
@@ -365,7 +331,8 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State) -> Run:
         evidence |= {"drift": moved, "relative_drift": moved / np.where(size > 0, size, 1)}
     close = None
     if end < HORIZON and objective.has_gap:
-        close = np.where(arrived, CLOSE * _gaps(objective, ensemble, ensemble.weights), -np.inf)
+        first = objective.values(ensemble.tree(ensemble.weights))
+        close = np.where(arrived, CLOSE * first, -np.inf)
     lost = ~np.isfinite(objective.values(ensemble.tree(state.weights)))
     state = state._replace(status=np.where(lost, Status.DIVERGED, state.status))
     return finish(objective, recorder, state, close, evidence, dynamics="flow")
