@@ -67,7 +67,7 @@ def test_gradient_descent_of_the_reduced_network_is_that_of_the_full_one(rng):
     lifted = reduction.lift(small.network)
     for a, b in zip(full.network.weights, lifted.weights, strict=True):
         assert np.allclose(a, b, rtol=0, atol=1e-12)
-    assert np.allclose(reduction.compact(small.network).product, full.network.product, atol=1e-12)
+    assert np.allclose(reduction.theta(small.network), full.network.product, atol=1e-12)
 
 
 def test_any_two_layer_network_reduces_to_rank_plus_outputs(rng):
@@ -76,13 +76,11 @@ def test_any_two_layer_network_reduces_to_rank_plus_outputs(rng):
     assert reduce(problem, network).network.widths == (4, 6, 2)
 
 
-def test_gaussian_middle_layers_leave_nothing_smaller_and_say_so(problem):
+def test_gaussian_middle_layers_leave_nothing_smaller(problem):
     network = dl.initialize.gaussian(jax.random.key(0), (5, 8, 8, 8, 1), 0.3)
     reduction = reduce(problem, network)
-    assert not reduction.smaller
     assert reduction.network is network
     assert reduction.problem is problem
-    assert "no exact reduction" in reduction.reason
     assert np.array_equal(reduction.lift(network).weights[1], network.weights[1])
 
 
@@ -90,7 +88,6 @@ def test_a_gaussian_middle_still_loses_its_idle_inputs(wide_problem):
     network = dl.initialize.gaussian(jax.random.key(0), (10, 12, 12, 1), 0.3)
     reduction = reduce(wide_problem, network)
     assert reduction.network.widths == (6, 12, 12, 1)
-    assert "[1, 2] are filled" in reduction.reason
 
 
 def test_low_rank_middle_layers_reduce_below_the_general_bound(rng):
@@ -188,7 +185,6 @@ def test_an_activation_keeps_hidden_widths_but_not_idle_inputs(wide_problem):
     network = dl.initialize.gaussian(jax.random.key(0), (10, 7, 1), 0.5, activation="relu")
     reduction = reduce(wide_problem, network)
     assert reduction.network.widths == (6, 7, 1)
-    assert "relu" in reduction.reason
     full = dl.gradient_descent(wide_problem, network, 1e-2, steps=20)
     small = dl.gradient_descent(reduction.problem, reduction.network, 1e-2, steps=20)
     lifted = reduction.lift(small.network)

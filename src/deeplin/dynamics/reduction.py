@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from deeplin.errors import InputError
-from deeplin.networks import Network, host_arrays, in_float64
-from deeplin.networks.network import check_fits
+from deeplin.networks import Network
+from deeplin.networks.network import check_fits, host_arrays, in_float64
 from deeplin.networks.products import product
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_map
@@ -25,20 +25,13 @@ class Reduction:
     """
 
     network: Network
-    """The reduced initial network."""
+    """The reduced initial network; the original one if no width shrinks."""
     problem: Problem
     """The problem it is trained on: the data in the coordinates B_0."""
     bases: tuple[np.ndarray, ...]
     """B_k of shape (d_k, r_k), one for each width."""
     original: Network
     """The network that was reduced."""
-    reason: str
-    """A sentence on the reduction, or on why the network cannot be reduced."""
-
-    @property
-    def smaller(self) -> bool:
-        """Whether any width shrank; if not, `network` is the original one."""
-        return self.network.widths != self.original.widths
 
     def lift(self, network: Network) -> Network:
         """Return the full weights that correspond to reduced weights (or to a batch of them)."""
@@ -48,18 +41,15 @@ class Reduction:
         ]
         return Network(layers, None, self.original.readout, self.original.activation)
 
-    def compact(self, network: Network) -> Network:
-        """Return a network with reduced widths, the original inputs and the full product Θ.
+    def theta(self, network: Network) -> np.ndarray:
+        """Return the product of the full network, (q, d) or (d,), from reduced weights.
 
-        W̃_1 = B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ, the other layers as they are.
+        It is that of B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ and the other layers as they are.
         """
         whole, now, start = next(self._layers(network))
         first = self.bases[1].T @ whole + (now - start) @ self.bases[0].T
-        return Network((first, *network.weights[1:]), None, network.readout, network.activation)
-
-    def theta(self, network: Network) -> np.ndarray:
-        """Return the product of the full network, (q, d) or (d,), from reduced weights."""
-        return as_map(product(*host_arrays(self.compact(network))))
+        weights, readout = host_arrays(network)
+        return as_map(product([first, *weights[1:]], readout))
 
     def _layers(self, network: Network):
         """Return full initial, reduced current and reduced initial weights of each layer."""
@@ -118,7 +108,6 @@ def reduce(problem: Problem, network: Network) -> Reduction:
         in_coordinates(problem, bases[0]),
         bases,
         network,
-        _reason(network, small),
     )
 
 
@@ -205,18 +194,3 @@ def in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
     cross = eigenvalues[:, None] * coordinates
     moments = np.asarray(problem.second_moments)[problem.dimension :, problem.dimension :]
     return Problem.from_moments(np.diag(eigenvalues), cross, moments, problem.samples)
-
-
-def _reason(network: Network, small: Network) -> str:
-    before, after = network.widths, small.widths
-    if network.activation != "linear":
-        kept = f"{network.activation} acts on every hidden unit, so hidden widths cannot shrink"
-        return f"{kept}; inputs went from {before[0]} to {after[0]}."
-    if before == after:
-        return (
-            "no exact reduction exists: the layers carry the span of the data and of the outputs "
-            f"to every direction of every layer (widths {before})."
-        )
-    hidden = [k for k in range(1, network.depth) if before[k] == after[k]]
-    note = f"; hidden layers {hidden} are filled entirely and cannot shrink" if hidden else ""
-    return f"widths went from {before} to {after}{note}."
