@@ -39,9 +39,10 @@ def test_without_a_scale_gaussian_layers_are_half_the_share_of_the_solution(prob
 def test_a_batch_of_keys_gives_a_batch(problem):
     keys, scales = jax.random.split(KEY, 3), np.array([0.1, 0.2, 0.3])
     for name in ("gaussian", "residual"):
-        readout = np.eye(5)[0]
-        nets = start_by_name(name, problem, keys, depth=2, scale=scales, readout=readout)
+        nets = start_by_name(name, problem, keys, depth=2, scale=scales)
         assert nets.batch == 3
+        alone = start_by_name(name, problem, keys[1], depth=2, scale=scales[1])
+        jax.tree.map(np.testing.assert_array_equal, nets[1], alone)
 
 
 def test_unknown_names_and_activations_are_named(problem):

@@ -23,12 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from deeplin.dynamics.objective import Objective, objective_of
 from deeplin.dynamics.run import CLOSE, CONVERGED, DIVERGED, STOPPED, Records, Run, Watch
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import hessian_spectrum
-from deeplin.networks import Network, in_float64
+from deeplin.networks import Network
+from deeplin.networks.network import in_float64
 from deeplin.problems import Problem
 
 SUBSTEPS = 4
@@ -43,6 +45,8 @@ ITERATIONS = 2000
 """Maximum number of iterations for X; a few dozen are usual."""
 
 
+# Threads of BLAS would wait for each other in many small products.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def central_flow(
     problem: Problem,
     network: Network,

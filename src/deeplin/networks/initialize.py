@@ -113,10 +113,10 @@ def residual(
 
 
 def unit_readout(key: Array, width: int, *, dtype: Any = None) -> Array:
-    """Draw a uniformly random unit vector, the fixed read-out p of FM-4."""
+    """Draw a uniformly random unit vector, the fixed read-out p of FM-4, or one for each key."""
     _key_dimensions(key)
     vector = standard_normal(key, (whole_number("width", width),))
-    return _in_precision(dtype, vector / jnp.linalg.norm(vector))
+    return _in_precision(dtype, vector / jnp.linalg.norm(vector, axis=-1, keepdims=True))
 
 
 def rank_one(
@@ -240,7 +240,7 @@ def start_by_name(
         return identity_middle(key, d, m, q, L, alpha=scale, beta=1.0)
     problem.require_single_target("the residual network")
     if readout is None:
-        key, own = jax.random.split(key)
+        key, own = _split(key, 2)
         readout = unit_readout(own, d)
     return residual(key, d, L, scale, readout)
 
