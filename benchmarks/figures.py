@@ -12,7 +12,7 @@ from statistics import median
 import jax
 import jax.numpy as jnp
 
-from deeplin.networks import risk_and_data
+from deeplin.networks.network import risk_and_data
 from deeplin.papers.fm_1 import SWEEP
 
 SLOW_STEPS = 500

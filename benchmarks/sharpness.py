@@ -11,8 +11,7 @@ from turns import interleaved
 
 import deeplin as dl
 from deeplin.hessian import sharpness, sharpness_along
-from deeplin.networks import data_risk, linear_risk
-from deeplin.networks.network import Data
+from deeplin.networks.network import Data, data_risk, linear_risk
 from deeplin.problems import synthetic
 
 WIDTHS = (5,) * 10 + (1,)

@@ -102,10 +102,8 @@ class _DeepLinearModel(BaseEstimator):
         self._set_outcome("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
         key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
-        from deeplin.networks import (
-            host_arrays,
-            products,
-        )  # with JAX, which the closed form needs not
+        from deeplin.networks import products
+        from deeplin.networks.network import host_arrays
 
         weights, readout = host_arrays(self._train(problem, key))
         self.weights_, self.readout_ = tuple(weights), readout

@@ -11,7 +11,8 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics import engine
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.networks import batch_last, data_risk, risk_and_data
+from deeplin.networks import batch_last
+from deeplin.networks.network import data_risk, risk_and_data
 
 EPSILON = np.finfo(np.float64).eps
 

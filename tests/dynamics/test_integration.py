@@ -9,7 +9,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics.integration import flow_limit, flow_sharpness
-from deeplin.networks import risk_and_data
+from deeplin.networks.network import risk_and_data
 
 
 def several_outputs(rng):

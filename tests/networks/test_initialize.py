@@ -5,7 +5,8 @@ import pytest
 import scipy.stats
 
 import deeplin as dl
-from deeplin.networks import initialize, linear_gradient, linear_risk
+from deeplin.networks import initialize
+from deeplin.networks.network import linear_gradient, linear_risk
 
 key = jax.random.key(11)
 

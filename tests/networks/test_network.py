@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.networks import data_risk, linear_gradient, linear_risk, risk_and_data, stack
-from deeplin.networks.network import Data
+from deeplin.networks import stack
+from deeplin.networks.network import Data, data_risk, linear_gradient, linear_risk, risk_and_data
 
 # Few shapes, because each is compiled: one layer and many, widths that grow, shrink and are one,
 # fewer samples than inputs and more; with a read-out or without.

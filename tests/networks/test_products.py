@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.networks import distance_to_optimum, gap_and_gradient, products
+from deeplin.networks import products
+from deeplin.networks.network import distance_to_optimum, gap_and_gradient
 from deeplin.problems.problem import LeastSquares
 
 

@@ -183,7 +183,7 @@ def test_errata_E12_the_variational_formula_gives_the_largest_modulus(rng):
         return dl.Network([[[entry]] for entry in point])
 
     def slope(point):
-        return np.ravel(dl.networks.linear_gradient(problem.device_risk, network(point)))
+        return np.ravel(dl.networks.network.linear_gradient(problem.device_risk, network(point)))
 
     top = dl.sharpness(problem, network(centre), method="dense").value
     bottom = dl.sharpness(problem, network(centre), method="dense", which="smallest").value
@@ -268,7 +268,7 @@ def test_errata_E18_the_multivariate_risk_compares_transposed_targets(rng):
     product = np.asarray(network.weights[1] @ network.weights[0])
     problem = dl.Problem.from_data(X, Y)
     expected = np.linalg.norm(Y.T - product @ X.T) ** 2 / 12
-    assert dl.networks.linear_risk(problem.device_risk, network) == pytest.approx(expected)
+    assert dl.networks.network.linear_risk(problem.device_risk, network) == pytest.approx(expected)
     assert network.readout is None
     with pytest.raises(ValueError, match="broadcast"):
         Y - product @ X.T

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import deeplin as dl
 from deeplin.certificates.certificate import certify
 from deeplin.dynamics import UnstableStep, simulate_wide
-from deeplin.networks import data_risk
-from deeplin.networks.network import Data
+from deeplin.networks.network import Data, data_risk
 from deeplin.problems import Population, synthetic
 from deeplin.theory import risk_split
 

@@ -5,7 +5,7 @@ from scipy.special import logsumexp
 
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, UNMET, certify
-from deeplin.networks import host_arrays
+from deeplin.networks.network import host_arrays
 from deeplin.theory.bounds import (
     certified_depth,
     least_margin,

@@ -122,7 +122,7 @@ def test_bad_requests_exit_with_2_and_leave_nothing(
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)
 def test_every_start_fits_the_problem(problem, initialization):
     net = starting_network(problem, jax.random.key(0), depth=3, initialization=initialization)
-    dl.networks.check_fits(problem, net)
+    dl.networks.network.check_fits(problem, net)
     assert net.depth == 3
 
 

@@ -25,7 +25,8 @@ from deeplin.dynamics.run import DIVERGED, STOPPED, Run
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
 from deeplin.hessian.exact import exact
-from deeplin.networks import Network, check_fits, host_arrays, products
+from deeplin.networks import Network, products
+from deeplin.networks.network import check_fits, host_arrays
 from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem

@@ -23,7 +23,7 @@ from deeplin.dynamics.optimizer import Rates, Update, update_of
 from deeplin.dynamics.quantities import Quantities
 from deeplin.dynamics.run import CLOSE, Recorder, Run, Watch, drive, finish, steps_to_record
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.networks import Loss, check_pair, explain_loss_errors
+from deeplin.networks.network import Loss, check_pair, explain_loss_errors
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10

@@ -19,7 +19,8 @@ from deeplin.execution import map_in_threads, thread_count
 from deeplin.hessian import sharpness
 from deeplin.hessian.exact import Tangent, exact
 from deeplin.hessian.operators import AutodiffHessian
-from deeplin.networks import Network, host_arrays
+from deeplin.networks import Network
+from deeplin.networks.network import host_arrays
 from deeplin.problems import Problem
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"

@@ -16,16 +16,16 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from deeplin.dynamics.minibatches import Draws
 from deeplin.errors import InputError
-from deeplin.networks import (
+from deeplin.networks import Network, batch_last
+from deeplin.networks.network import (
     Layout,
     Loss,
-    Network,
-    batch_last,
+    affine_columns,
+    as_seen,
     gap_and_gradient,
     linear_risk,
     risk_and_data,
 )
-from deeplin.networks.network import affine_columns, as_seen
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinear
 from deeplin.problems.problem import LeastSquares, Risk, as_columns

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree, UInt32
 
 from deeplin.dynamics.objective import Ensemble
 from deeplin.errors import InputError, finite_array, positive_number, shown
-from deeplin.networks import Layout
+from deeplin.networks.network import Layout
 
 
 class Numbers(NamedTuple):

@@ -17,8 +17,8 @@ from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.errors import InputError, shown
 from deeplin.hessian.spectrum import spectra
 from deeplin.hessian.tracking import SharpnessTracker
-from deeplin.networks import Layout, Network, products
-from deeplin.networks.network import affine_columns
+from deeplin.networks import Network, products
+from deeplin.networks.network import Layout, affine_columns
 
 QUANTITIES = (
     "risk",

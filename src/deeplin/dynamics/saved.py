@@ -17,7 +17,8 @@ from deeplin.dynamics.run import Records, Run
 from deeplin.dynamics.wide_run import WideRun
 from deeplin.errors import InputError, reason, shown, whole_number
 from deeplin.files import whole_file
-from deeplin.networks import Layout, Network, Trajectory, check_fits
+from deeplin.networks import Network, Trajectory
+from deeplin.networks.network import Layout, check_fits
 from deeplin.problems import Problem, require_problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.tables.preparation import Preparation

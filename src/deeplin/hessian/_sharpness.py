@@ -24,7 +24,8 @@ from deeplin.hessian.operators import (
     is_linear,
     subject,
 )
-from deeplin.networks import Loss, Network, explain_loss_errors
+from deeplin.networks import Network
+from deeplin.networks.network import Loss, explain_loss_errors
 from deeplin.problems import Problem
 
 DENSE_LIMIT = 100

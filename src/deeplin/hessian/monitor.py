@@ -9,7 +9,7 @@ from typing import Any
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian._sharpness import sharpness
 from deeplin.hessian.torch_loss import TorchLoss, closure_parameters
-from deeplin.networks import Loss
+from deeplin.networks.network import Loss
 
 FAILURE_PROBABILITY = 1e-3
 """Probability with which one measured error is too small, a trade of certainty for products."""

@@ -21,11 +21,10 @@ from scipy.sparse.linalg import LinearOperator
 
 from deeplin.errors import InputError, shown
 from deeplin.hessian.torch_loss import TorchHessian, TorchLoss
-from deeplin.networks import (
+from deeplin.networks import Network, batch_last
+from deeplin.networks.network import (
     Layout,
     Loss,
-    Network,
-    batch_last,
     check_pair,
     linear_gradient,
     linear_risk,

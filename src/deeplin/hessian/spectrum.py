@@ -26,8 +26,8 @@ from deeplin.hessian.operators import (
     is_linear,
     subject,
 )
-from deeplin.networks import Layout, Loss, Network, explain_loss_errors
-from deeplin.networks.network import as_seen
+from deeplin.networks import Network
+from deeplin.networks.network import Layout, Loss, as_seen, explain_loss_errors
 from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
 

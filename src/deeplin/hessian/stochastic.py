@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.hessian.lanczos import Recurrence
 from deeplin.hessian.operators import FullHessian, full_hessian, subject
-from deeplin.networks import Loss, Network, explain_loss_errors
+from deeplin.networks import Network
+from deeplin.networks.network import Loss, explain_loss_errors
 from deeplin.problems import Problem
 
 ONE = np.zeros(1, int)

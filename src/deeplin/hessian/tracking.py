@@ -30,7 +30,8 @@ from deeplin.hessian.operators import (
     parameters,
     surface,
 )
-from deeplin.networks import Loss, Network, batch_last, explain_loss_errors
+from deeplin.networks import Network, batch_last
+from deeplin.networks.network import Loss, explain_loss_errors
 from deeplin.problems import Problem
 
 CHUNK = 16

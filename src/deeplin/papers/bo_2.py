@@ -21,7 +21,8 @@ from matplotlib.axes import Axes
 from scipy import linalg
 
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, initialize, risk_and_data
+from deeplin.networks import Network, initialize
+from deeplin.networks.network import risk_and_data
 from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
 from deeplin.papers.setting import Config, data_seed
 from deeplin.papers.statistics import curve, mean_interval, number

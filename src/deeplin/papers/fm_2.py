@@ -15,7 +15,8 @@ from jax import Array
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, distance_to_optimum, initialize
+from deeplin.networks import Network, initialize
+from deeplin.networks.network import distance_to_optimum
 from deeplin.papers.figures import Answers, Table, define_figure, define_panel, define_study
 from deeplin.papers.scale_sweep import name_floor
 from deeplin.papers.setting import (

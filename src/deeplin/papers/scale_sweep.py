@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, distance_to_optimum, risk_and_data
+from deeplin.networks import Network
+from deeplin.networks.network import distance_to_optimum, risk_and_data
 from deeplin.papers.figures import Answers, Panel, Study, Table, define_panel, define_study
 from deeplin.papers.setting import FLOOR, SAME, SWEEPS, Config, Setting, sweep_starts
 from deeplin.papers.statistics import curve

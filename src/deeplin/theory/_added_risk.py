@@ -10,7 +10,8 @@ from jaxtyping import Float
 from deeplin.dynamics import Run
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, host_arrays
+from deeplin.networks import Network
+from deeplin.networks.network import host_arrays
 from deeplin.networks.products import backward_products, product
 from deeplin.problems import Population, Problem
 from deeplin.problems.problem import as_map

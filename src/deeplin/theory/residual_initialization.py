@@ -19,7 +19,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.networks import Network, host_arrays
+from deeplin.networks import Network
+from deeplin.networks.network import host_arrays
 from deeplin.networks.products import values_of_layers
 from deeplin.theory.roots import root
 

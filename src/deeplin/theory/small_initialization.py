@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
-from deeplin.networks import Network, host_arrays
+from deeplin.networks import Network
+from deeplin.networks.network import host_arrays
 from deeplin.networks.products import extreme_values, imbalance
 from deeplin.problems import Problem
 

@@ -12,7 +12,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from deeplin.dynamics.optimizer import check_momentum
 from deeplin.errors import InputError, whole_number
-from deeplin.networks import Network, check_fits, host_arrays
+from deeplin.networks import Network
+from deeplin.networks.network import check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.problems.problem import as_map

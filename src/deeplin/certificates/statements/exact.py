@@ -17,7 +17,8 @@ from deeplin.certificates.statements.flat_minima import settles, stability_thres
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
 from deeplin.hessian.exact import Tangent
-from deeplin.networks import Network, host_arrays, initialize, products
+from deeplin.networks import Network, initialize, products
+from deeplin.networks.network import host_arrays
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.balanced import balanced_sharpness
