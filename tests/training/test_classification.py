@@ -67,6 +67,19 @@ def test_two_values_are_classes_unless_regression_is_asked_for(frame, values, cl
     assert few == ("regression" if isinstance(classes[0], int | float) else "classification")
 
 
+def test_whole_numbers_are_classes_only_if_asked_for(frame):
+    table = frame[["a", "b"]].assign(y=pd.factorize(frame["kind"])[0])
+    assert read_problem(table, "y").task == "regression"
+    assert any("--task classification" in note for note in read_problem(table, "y").notes)
+    assert read_problem(table, "y", task="classification").preparation.classes == (0, 1, 2)
+
+
+def test_standardized_inputs_have_deviation_one_and_the_constant_stays(frame):
+    rows = read_problem(only(frame, "ill"), "ill", standardize=True).problem.inputs
+    np.testing.assert_allclose(rows.mean(axis=0), [0, 0, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(rows.std(axis=0), [1, 1, 1, 0], atol=1e-12)
+
+
 def test_held_out_rows_have_their_share_of_every_class(frame):
     reading = read_problem(only(frame, "kind"), "kind", intercept=True, test_share=0.25)
     rows, targets = reading.held_out

@@ -129,7 +129,7 @@ def test_every_start_fits_the_problem(problem, initialization):
 def test_an_automatic_rate_is_halved_until_a_sharp_start_does_not_diverge(problem):
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 5, 1), scale=2.0)
     tried = []
-    run = descend(problem, net, "auto", 20_000, announce=lambda rate, diverged: tried.append(rate))
+    run = descend(problem, net, "auto", 20_000, announce=tried.append)
     assert run.status != "diverged"
     assert run.evidence["halvings"] == len(tried) - 1 > 0
     assert tried[0] == advise(problem, net.depth).learning_rate

@@ -32,7 +32,6 @@ from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.files import whole_file
 
 if TYPE_CHECKING:
-    from deeplin.dynamics import Run
     from deeplin.tables.reading import Reading
 
 HOLD_OUT_ROWS, HELD_OUT_SHARE = 1000, 0.2
@@ -337,7 +336,7 @@ class LiveTraining(Live):
         self.steps = steps
         self.rate = math.nan
 
-    def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
+    def restart(self, learning_rate: float) -> None:
         """Start again with this learning rate, after a run that diverged."""
         self.rate = learning_rate
 

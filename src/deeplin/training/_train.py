@@ -145,7 +145,7 @@ def descend(
     *,
     optimizer: TrainingSpec | None = None,
     key: Any = None,
-    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
+    announce: Callable[[float], None] = lambda rate: None,
     tolerance: float = TOLERANCE,
     first_rate: float | None = None,
     **options: Any,
@@ -154,12 +154,11 @@ def descend(
 
     Rates are in the units of the optimizer's loss; `first_rate` replaces the advised rate.
     `run.evidence["halvings"]` counts how often an automatic rate was halved, which happens if the
-    start is far sharper than the solution. `announce` is called before each attempt with its rate
-    and the previous, diverged run (None at first). Unless `options` contain `gap` or `loss_target`,
-    a run ends when R is within `tolerance` of its value at the minimum (`goal`); with weight decay,
-    it takes all steps if the linear map then differs from that of the minimum. Where that minimum
-    is unknown (three or more classes), a run takes all steps and has converged if its linear map
-    no longer moves.
+    start is far sharper than the solution. `announce` is called with the rate before each attempt.
+    Unless `options` contain `gap` or `loss_target`, a run ends when R is within `tolerance` of its
+    value at the minimum (`goal`); with weight decay, it takes all steps if the linear map then
+    differs from that of the minimum. Where that minimum is unknown (three or more classes), a run
+    takes all steps and has converged if its linear map no longer moves.
     """
     chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
@@ -182,7 +181,7 @@ def descend(
 
     run = None
     for rate in rates:
-        announce(rate, run)
+        announce(rate)
         run = descent(rate)
         if run.status != "diverged":
             break
@@ -249,8 +248,6 @@ class TrainingReport:
     spec: TrainingSpec
     initialization: str
     run: Run
-    halvings: tuple[tuple[float, int], ...]
-    """Learning rates that diverged, each with the number of steps taken."""
     learning_rate: float
     """The learning rate that was used, in the units of the optimizer's loss."""
     advice: Advice
@@ -311,7 +308,7 @@ class TrainingReport:
         run, prepared, left = self.run, self.reading.preparation, self.left_out
         outputs, coefficients, intercepts = zip(*self.formulas, strict=True)
         values = {
-            "halvings": self.halvings,
+            "halvings": run.evidence["halvings"],
             "inputs": [column.label for column in prepared.inputs],
             "columns": [(column.name, column.category) for column in prepared.inputs],
             "targets": prepared.targets,
@@ -360,7 +357,7 @@ def train_on_table(
     seed: int,
     folds: bool,
     first_rate: float | None = None,
-    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
+    announce: Callable[[float], None] = lambda rate: None,
     watch: Callable | None = None,
 ) -> TrainingReport:
     """Train on a table, and score the network on rows left out.
@@ -376,12 +373,6 @@ def train_on_table(
     records = max(
         2, min(MAX_RECORDED_NUMBERS // sum(a * b for a, b in pairwise(widths)), MAX_RECORDS)
     )
-    halvings: list[tuple[float, int]] = []
-
-    def announced(rate: float, diverged: Run | None) -> None:
-        if diverged is not None:
-            halvings.append((2 * rate, int(diverged.steps)))
-        announce(rate, diverged)
 
     def fit(part: Problem) -> tuple[Any, Any]:
         """Return what the same training learns from other rows."""
@@ -392,7 +383,7 @@ def train_on_table(
             reading,
             learning_rate=learning_rate,
             steps=steps,
-            announce=announced,
+            announce=announce,
             watch=watch,
             record_every=steps // records | 1,  # odd, so that it shows both points of an orbit
             **({} if first_rate is None else {"first_rate": first_rate}),
@@ -416,7 +407,6 @@ def train_on_table(
         spec=spec,
         initialization=start["initialization"],
         run=run,
-        halvings=tuple(halvings),
         learning_rate=used,
         advice=advice,
         sharpness=float(end.value),

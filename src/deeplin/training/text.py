@@ -309,11 +309,10 @@ def depths(diagnosis: Diagnosis) -> pd.DataFrame:
 
 def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
     """Return the report of `deeplin train`: results, scores, and a comparison with the theory."""
+    halved: Any = report.run.evidence["halvings"]
+    times = f" {halved} times" if halved > 1 else ""
     notes = [
-        *(
-            f"Learning rate {rate:.3g} diverged after {count_of(step, 'step')}; it was halved."
-            for rate, step in report.halvings
-        ),
+        *([f"Training diverged at first; the learning rate was halved{times}."] if halved else []),
         *([SCIKIT_LEARN] if report.reading.problem.classes is not None else []),
         *report.remarks,
         *report.reading.notes,
