@@ -5,7 +5,7 @@ import pytest
 from grids import grid
 from matplotlib.figure import Figure
 
-from deeplin.papers import fm_1, fm_2, fm_6, talk_log
+from deeplin.papers import fm_1, fm_2, talk_log
 from deeplin.papers.catalogue import PANELS
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
 from deeplin.papers.trajectories import plot_training
@@ -51,10 +51,7 @@ def test_the_legend_explains_open_points_medians_the_floor_and_dead_networks(
     assert list(crosses.get_xdata()) == [0.25]
 
 
-def test_generalization_is_a_dot_for_each_run_and_a_line(
-    ax, sweep_config, sweep_table, monkeypatch
-):
-    monkeypatch.setattr(fm_6, "SLOWEST", 0.02)
+def test_generalization_is_a_dot_for_each_run_and_a_line(ax, sweep_config, sweep_table):
     PANELS["FM-6b"].plot(sweep_config, sweep_table.assign(added_by_start=0.1), ax)
     settled = (sweep_table["learning_rate"] == 0.02) & (sweep_table["status"] != "diverged")
     assert len(ax.collections[0].get_offsets()) == settled.sum()
@@ -73,7 +70,7 @@ def training():
 
 def test_a_training_shows_one_run_on_two_axes(ax, training):
     config, table = training
-    plot_training(config, table, ax, learning_rate=0.1, subsample=5, upper_bound=True)
+    plot_training(config, table, ax, rate=-1, subsample=5, upper_bound=True)
     right = next(other for other in ax.figure.axes if other is not ax)
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0, 5, 10, 15, 20])
     flattest = config.setting.flattest

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.papers import catalogue, fm_6, fm_flow, verdicts
+from deeplin.papers import catalogue, fm_flow, verdicts
 from deeplin.papers.bo_2 import ReluSweep
 from deeplin.papers.fm_2 import DepthSweep
 from deeplin.papers.scale_critical import ScaleCritical
@@ -88,7 +88,7 @@ def underdetermined(slope=0.42, intercept=-0.96):
     sharpness = 10 ** rng.uniform(0.5, 2.5, 900)
     gap = 10 ** (intercept + slope * np.log10(sharpness) + 0.02 * rng.normal(size=900))
     table = pd.DataFrame({"sharpness": sharpness, "risk": 0.0, "test_risk": gap})
-    return table.assign(learning_rate=fm_6.SLOWEST, status="converged")
+    return table.assign(learning_rate=0.001, status="converged")
 
 
 PATHS = fm_flow.PATHS.quick

@@ -56,6 +56,13 @@ def test_a_training_is_drawn_on_data_of_ones_own_with_starts_of_its_size(own):
     assert 0 < first < 4 * np.sum(np.linalg.lstsq(X, y, rcond=None)[0] ** 2)
 
 
+def test_a_training_from_another_scale_starts_there_and_not_where_the_authors_did():
+    changes = {"scale": 0.01, "rates": ((0.05, 2, 1),), "repetitions": 1}
+    for name in ("FM-1c", "FM-1d"):  # both draw the one rate that there is
+        first = dl.papers.figure(name, **changes).lines[0].get_ydata()[0]
+        assert first == pytest.approx(1.0, abs=1e-6)  # the map is nearly zero, ‖w*‖ = 1
+
+
 @pytest.mark.parametrize(
     ("name", "problem", "sentence"),
     [

@@ -9,19 +9,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
+from deeplin.errors import InputError
 from deeplin.papers.figures import Answers, Table, define_figure, define_panel
 from deeplin.papers.scale_sweep import ScaleSweep, scale_study, sharpness_panel
 from deeplin.papers.setting import Setting
 from deeplin.plot_style import COLORS, INK
 
-SLOWEST = 0.001
-"""The learning rate of FM-6b."""
 SETTING = Setting(samples=15, dimension=20, depth=5)
 SWEEP = scale_study(
     "fm-6-scales",
     SETTING,
     "FM-6",
-    [(SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)],
+    [(0.001, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)],
 )
 PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
 """The authors' fit with its standard errors, on their data set."""
@@ -31,12 +30,15 @@ def fit(runs: Table) -> tuple[Table, Any]:
     """Return log10 of the generalization gap and of the sharpness, with their regression line."""
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
     points = np.log10(points[(points > 0).all(axis=1)])
-    return points, stats.linregress(points["sharpness"], points["gap"]) if len(points) > 2 else None
+    if len(points) < 3:
+        raise InputError("FM-6b draws a line through at least three runs; pass more repetitions.")
+    return points, stats.linregress(points["sharpness"], points["gap"])
 
 
 def slowest(table: Table) -> Table:
-    """Return the runs of panel b."""
-    return table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
+    """Return the runs of panel b: those at the smallest rate that do not diverge."""
+    runs = table[table["learning_rate"] == table["learning_rate"].min()]
+    return runs[runs["status"] != "diverged"]
 
 
 def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
@@ -56,6 +58,8 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     (slope, error), (intercept, _) = PUBLISHED.values()
     label = f"published: {slope} ± {error}, {intercept}".replace("-", "−")
     ax.plot(ends, intercept + slope * ends, "--", color=COLORS[1], label=label)
+    if "added_by_start" not in runs:  # the data leave no direction free
+        return
     law = added(config, runs).groupby("scale").mean(numeric_only=True)
     ax.plot(
         np.log10(law["sharpness"]), np.log10(law["optimum"] + law["added_by_start"] - law["risk"]),

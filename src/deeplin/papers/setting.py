@@ -182,8 +182,17 @@ SWEEPS = {
     f"FM-2-{depth}": Protocol(10 + 3 * k, depth, 5, (0.25,), FM_2_RATES, readout=9 + 3 * k)
     for k, depth in enumerate(DEPTHS)
 }
-TRAININGS = {"FM-1": (3, 0.35, 450), "FM-4": (7, 0.5, 400)}
-"""Place of the key, scale and steps of the single runs of panels c and d."""
+
+
+class Training(NamedTuple):
+    """Place of the key, scale and steps of the single run of panels c and d."""
+
+    place: int
+    scale: float
+    steps: int
+
+
+TRAININGS = {"FM-1": Training(3, 0.35, 450), "FM-4": Training(7, 0.5, 400)}
 
 
 def sweep_starts(name: str, learning_rate: float, repetitions: int) -> Network:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Panel, Study, Table, define_panel, define_study
-from deeplin.papers.setting import FLOOR, SAME, SWEEPS, Config, Setting, training_start
+from deeplin.papers.setting import FLOOR, SAME, SWEEPS, TRAININGS, Config, Setting, training_start
 from deeplin.papers.statistics import mean_interval
 from deeplin.plot_style import COLORS, INK, QUIET, place_legend, plain_numbers
 from deeplin.problems import Problem
@@ -39,8 +39,8 @@ class Followed:
 class Trajectories(Config):
     """The same initial networks trained with each of the rates.
 
-    The first of the `repetitions` starts where the authors' run of `start` does; the others are
-    drawn from the seed.
+    The first of the `repetitions` starts where the authors' run of `start` does, in their setting
+    and from their scale; the others are drawn from the seed.
     """
 
     setting: Setting
@@ -60,11 +60,14 @@ def follow(
     config: Trajectories, learning_rate: float, steps: int, record_every: int
 ) -> pd.DataFrame:
     """Return one row for each record and repetition."""
-    runs = [{"scale": config.scale, "repetition": k} for k in range(1, config.repetitions)]
-    own = config.setting.networks(config.seed, runs, config.scale)
-    first = _first_start(config)
-    pairs = zip(first.weights, own.weights, strict=True)
-    starts = Network([np.concatenate([w[None], v]) for w, v in pairs], readout=first.readout)
+    runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
+    starts = config.setting.networks(config.seed, runs, config.scale)
+    if _of_authors(config):
+        first = training_start(config.start)
+        pairs = zip(first.weights, starts.weights, strict=True)
+        layers = [np.concatenate([w[None], v[1:]]) for w, v in pairs]
+        starts = Network(layers, readout=first.readout)
+    first = Network([np.asarray(weight)[0] for weight in starts.weights], readout=starts.readout)
     problem = config.setting.data.problem
     recording: Any = {"record_every": record_every, "record": RECORDED, "keep_weights": False}
     trained = gradient_descent(problem, starts, learning_rate, steps, **recording)
@@ -82,13 +85,12 @@ def follow(
     return rows.assign(learning_rate=learning_rate)
 
 
-def _first_start(config: Trajectories) -> Network:
-    """Return the authors' start, or one of the seed for a network of another shape."""
+def _of_authors(config: Trajectories) -> bool:
+    """Return whether the authors' start is one of this setting and scale."""
     setting, protocol = config.setting, SWEEPS[config.start]
-    if (setting.depth, setting.dimension) == (protocol.depth, protocol.width):
-        return training_start(config.start)
-    drawn = setting.networks(config.seed, [{"scale": config.scale, "repetition": 0}], config.scale)
-    return Network([np.asarray(weight)[0] for weight in drawn.weights], readout=drawn.readout)
+    mine = (setting.depth, setting.dimension, setting.initialization == "residual", config.scale)
+    theirs = (protocol.depth, protocol.width, protocol.readout is not None)
+    return mine == (*theirs, TRAININGS[config.start].scale)
 
 
 def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -> pd.DataFrame:
@@ -148,14 +150,16 @@ def plot_training(
     table: Table,
     ax: Axes,
     *,
-    learning_rate: float,
+    rate: int,
     subsample: int = 1,
     upper_bound: bool = False,
 ) -> None:
-    """Plot squared distance (left axis) and sharpness (right axis) along the authors' run.
+    """Plot squared distance (left axis) and sharpness (right axis) along the first run.
 
-    The light curve is the run in float32 with 20 power iterations, as they ran it.
+    `rate` is the place of the learning rate among those of the config. The light curve is the
+    run in float32 with 20 power iterations, as they ran it.
     """
+    learning_rate = config.rates[rate].learning_rate
     right = ax.twinx()
     right.spines["right"].set_visible(True)
     light: dict[str, Any] = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
@@ -195,8 +199,9 @@ def own_starts(table: Table, learning_rate: float) -> Table:
     return runs.assign(height=runs["sharpness"] * learning_rate / 2)
 
 
-def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
+def stable_answers(config: Trajectories, table: Table, *, rate: int) -> Answers:
     """Answer whether the other starts stay below the edge too, and what float32 changes."""
+    learning_rate = config.rates[rate].learning_rate
     top = own_starts(table, learning_rate).groupby("repetition")["height"].max()
     return {
         "starts below the edge": {"top": top, "below": (top <= 1).sum()},
@@ -204,8 +209,9 @@ def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) 
     }
 
 
-def edge_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
+def edge_answers(config: Trajectories, table: Table, *, rate: int) -> Answers:
     """Answer how the other starts oscillate, and what float32 changes."""
+    learning_rate = config.rates[rate].learning_rate
     runs = own_starts(table, learning_rate)
     runs = runs[runs["status"] != "diverged"]
     late = runs[runs["step"] >= 2 / 3 * runs["step"].max()].groupby("repetition")["height"]
@@ -239,7 +245,7 @@ def training_study(figure: str, scale: float, *rates: Followed, **setting: Any) 
 def training_panels(figure: str, study: Study, **options: Any) -> tuple[Panel, Panel]:
     """Return panels c and d of a figure, with options of `plot_training`."""
     axes = {"xlabel": "Gradient steps", "yscale": "log"}
-    below, at_edge = {"learning_rate": 0.02}, {"learning_rate": 0.1}
+    below, at_edge = {"rate": 0}, {"rate": -1}
     return (
         define_panel(
             f"{figure}c", study, partial(plot_training, **below, **options),
