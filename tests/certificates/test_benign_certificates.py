@@ -17,7 +17,7 @@ from deeplin.theory.benign_overfitting import Constants
 WIDE = ("X-25", "X-26", "X-27", "X-28", "X-31", "X-32", "X-33")
 OTHERS = ("E-4", "E-19", "E-24", "X-4", "X-5", "X-6", *WIDE)
 IDS = [id for id in STATEMENTS if id.startswith("BO") or id in OTHERS]
-RUNS = 12
+RUNS = 4
 UNVERIFIABLE = {"BO-A1", "BO-A2", "BO-A3", "BO-A4"}
 
 
@@ -29,7 +29,7 @@ def cells():
 @pytest.fixture(scope="module")
 def flows(cells):
     """Gradient flows of wide networks of every kind: small and large scales, α = 0, β = 0."""
-    scales = np.array([(0.1, 1.0), (1.0, 0.1), (0.0, 1.0), (1.0, 0.0)] * 3) / np.sqrt(300)
+    scales = np.array([(0.1, 1.0), (1.0, 0.1), (0.0, 1.0), (1.0, 0.0)]) / np.sqrt(300)
     return simulate_wide(
         [cell.problem for cell in cells],
         300,
@@ -47,16 +47,6 @@ def _certificate(cell, run, **options):
     population = Population(cell.truth, cell.spectrum)
     table = certify(cell.problem, run, only=IDS, population=population, **options)
     return table.set_index("id")
-
-
-def test_every_id_of_the_specification_is_registered():
-    expected = (
-        "BO-risk BO-D2.1 BO-D2.2 BO-A1 BO-A2 BO-A3 BO-A4 BO-A5 BO-D2.3 BO-mod-id BO-D2.4 BO-D2.5 "
-        "BO-L4.1 BO-L4.2 BO-L4.3 BO-L5.6 BO-L5.7 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-T3.1 "
-        "BO-D5.1 BO-P5.2 BO-T3.2 BO-D3.3 BO-C3.4 BO-disc E-4 X-4 X-5 X-6 E-19 E-24 "
-        "BO-LB.1 BO-LB.2 BO-LB.3 BO-LB.4 BO-LB.5 BO-trace BO-sigma-min"
-    )
-    assert set(IDS) == {*expected.split(), *WIDE}
 
 
 @pytest.mark.parametrize("index", range(RUNS))
@@ -333,31 +323,6 @@ def test_the_modified_identity_certifies(cells):
     assert set(table["verdict"]) == {"holds"}
 
 
-def test_a_batch_certifies_like_its_members(cells):
-    cell = cells[0]
-    keys = jax.random.split(jax.random.key(3), 3)
-    wide = simulate_wide(
-        cell.problem,
-        40,
-        3,
-        0.02,
-        0.2,
-        keys,
-        learning_rate=0.02,
-        max_steps=300,
-        loss_target=0,
-        record_every=100,
-    )
-    population = Population(cell.truth, cell.spectrum)
-    batch = certify(cell.problem, wide, only=IDS, population=population)
-    for k in range(3):
-        alone = certify(cell.problem, wide[k], only=IDS, population=population)
-        part = batch[batch["run"] == k].reset_index(drop=True)
-        assert list(part["verdict"]) == list(alone["verdict"])
-        close = np.isclose(part["left"], alone["left"], rtol=1e-6, atol=1e-9, equal_nan=True)
-        assert close.all(), part["id"][~close].tolist()
-
-
 @pytest.mark.parametrize("options", [{"c": 0.0}, {"c": -1.0}, {"b": 0.0}, {"delta": 0.7}])
 def test_constants_out_of_range_are_refused(options):
     with pytest.raises(dl.InputError):
@@ -386,9 +351,6 @@ def eight():
     ("setting", "local", "share"),
     [
         ((400, 3, 1.0, 0.0), True, 0.05),
-        pytest.param((1000, 3, 0.05, 3.0), True, 0.2, marks=pytest.mark.extended),
-        pytest.param((400, 2, 0.5, 0.0), True, 0.2, marks=pytest.mark.extended),
-        pytest.param((400, 4, 0.7, 0.7), False, 0.05, marks=pytest.mark.extended),
         ((400, 3, 0.3, 0.0), False, 0.05),
     ],
 )

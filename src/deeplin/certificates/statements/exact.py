@@ -16,7 +16,7 @@ from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, stat
 from deeplin.certificates.statements.flat_minima import settles, stability_threshold
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
-from deeplin.hessian.exact import Tangent
+from deeplin.hessian.exact import Tangent, exact
 from deeplin.networks import Network, initialize, products
 from deeplin.networks.network import host_arrays
 from deeplin.problems import Problem
@@ -292,9 +292,11 @@ def _attained(context: Context) -> list[Check]:
 def _flattest_measured(context: Context) -> float:
     """Return the sharpness of the network that attains S_min."""
     _has_solution(context)
-    squared = context.problem.loss == "squared"
-    network = _narrowest(context) if squared else context.minimal.attaining(context.problem.outputs)
-    return float(sharpness(context.problem, network, method="exact" if squared else "dense").value)
+    problem = context.problem
+    if problem.loss == "squared":
+        return exact(problem, _narrowest(context).with_batch(), "largest")[0][0]
+    network = context.minimal.attaining(problem.outputs)
+    return float(sharpness(problem, network, method="dense").value)
 
 
 def _narrowest(context: Context, rates: np.ndarray | None = None) -> Network:
