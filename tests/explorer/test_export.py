@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 import pytest
 
 from deeplin.explorer import build
-from deeplin.explorer.build import PAGE, bundle, inputs, page, presets
+from deeplin.explorer.build import inputs, page, presets
 
 
 def settings_of(html):
@@ -25,15 +25,6 @@ def test_page_is_small_and_self_contained():
     assert not re.search(r'(src|href)="(?!#|data:,|https://arxiv.org/abs/)', html)
     assert "connect-src 'none'" in html
     assert set(settings_of(html)) == {"inputs", "presets"}
-
-
-def test_every_module_is_in_the_bundle_once():
-    text = bundle()
-    for entry in PAGE.iterdir():
-        if entry.name.endswith(".js"):
-            assert text.count(f'define("{entry.name}"') == 1
-    assert not re.search(r"^(import|export) ", text, re.MULTILINE)
-    assert "</script" not in text
 
 
 def test_settings_cannot_end_their_block(monkeypatch):

@@ -179,6 +179,9 @@ def test_dead_networks_are_named_and_are_no_good_news(visitor):
     assert visitor.page.locator("#verdict").get_attribute("class") == "warn"
     alive = show(visitor, "architecture=relu&depth=2&width=10&scale=0.4&steps=500&flow=no")
     assert "dead" not in alive["verdict"]
+    falls = [run["risk"][-1] / run["risk"][0] for run in alive["runs"]]
+    said = re.search(r"the risk ended at ([\d.]+)–([\d.]+) times its start", alive["verdict"])
+    assert [float(said[1]), float(said[2])] == pytest.approx([min(falls), max(falls)], rel=0.01)
     assert visitor.page.locator("#verdict").get_attribute("class") == "good"
 
 

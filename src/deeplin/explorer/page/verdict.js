@@ -53,7 +53,7 @@ function outcome(runs, lost, facts, linear, state) {
     const who = all === 1 ? "The run" : lost.length === all ? "All runs" : `${lost.length} of ${all} runs`;
     return `${who} diverged, the first at step ${first}.`;
   }
-  if (!linear) return `Training stayed finite; the risk ended at ${range(facts.map((fact) => fact.fall))} of its start.${deadText(facts)}`;
+  if (!linear) return `Training stayed finite; the risk ended at ${range(facts.map((fact) => fact.fall))} times its start.${deadText(facts)}`;
   const rest = runs.filter((run) => run.status !== "converged");
   if (!rest.length) return all === 1 ? "Converged." : `All ${all} runs converged.`;
   const motions = rest.map(lateMotion);
