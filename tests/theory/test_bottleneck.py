@@ -176,6 +176,21 @@ def test_tied_directions_are_chosen_as_the_flattest_network_needs_them():
     assert top_of_hessian(problem, weights) == pytest.approx(found.exact, rel=1e-9)
 
 
+@pytest.mark.extended
+def test_the_dual_bound_holds_where_the_program_is_solved_roughly(monkeypatch):
+    """100 inputs, 20 outputs and width 10: the bound is below the value of a better solution."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 100)) * np.geomspace(1, 0.1, 100)
+    Y = X @ rng.normal(size=(100, 20)) + 0.5 * rng.normal(size=(400, 20))
+    problem = dl.Problem.from_data(X, Y)
+    fine = minimal_sharpness(problem, 3, width=10)
+    assert fine.exact == pytest.approx(fine.lower, rel=1e-7)
+    monkeypatch.setattr("deeplin.theory.interior_point.CENTERED", 1e-4)
+    rough = minimal_sharpness(problem, 3, width=10)
+    assert rough.lower <= fine.exact <= rough.exact
+    assert rough.exact == pytest.approx(rough.lower, rel=1e-6)
+
+
 @pytest.mark.parametrize("width", [1, 3, 6])
 @pytest.mark.parametrize("depth", [2, 5])
 def test_an_autoencoder_has_twice_the_depth_times_the_largest_eigenvalue(width, depth):

@@ -162,14 +162,16 @@ def solve(family: Callable[[np.ndarray], Form], angles: np.ndarray, start: float
 def least(moments: Moments, factors: Matrices) -> tuple[float, Matrices]:
     """Return the least Σ⟨Γ_k, P_k⁻¹⊗P_{k−1}⟩ and the Cholesky factors of its P_k."""
     shape = len(factors), len(factors[0])
+    start = moments.at(factors)[0]
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors = unpacked(x, shape)
         value, slopes = moments.at(factors)
-        return float(np.log(value)), packed(slopes, factors) / value
+        return float(np.log(value / start)), packed(slopes, factors) / value
 
-    x, _ = quasi_newton(objective, entries(factors), RESOLUTION)
-    return float(np.exp(objective(x)[0])), unpacked(x, shape)
+    # until nothing decreases: a predicted decrease is too small along directions of small curvature
+    x, _ = quasi_newton(objective, entries(factors), 0.0, steps=2000)
+    return start * float(np.exp(objective(x)[0])), unpacked(x, shape)
 
 
 def quasi_newton(
