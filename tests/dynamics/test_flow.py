@@ -203,6 +203,7 @@ def test_a_network_at_its_goal_does_not_move(data):
         ({}, "received 0 of until, time, gap"),
         ({"time": 1.0, "gap": 1e-3}, "received 2 of until, time, gap"),
         ({"until": -1.0}, "is -1"),
+        ({"until": "1"}, "is the text '1'"),
         ({"until": Gap(0.0)}, "gap is 0"),
         ({"until": float("nan")}, "is nan"),
         ({"until": 1.0, "record_every": 0.0}, "record_every is 0"),

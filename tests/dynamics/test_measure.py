@@ -36,6 +36,7 @@ def test_records_are_taken_at_multiples_and_at_the_last_step(run):
     np.testing.assert_array_equal(run.records["step"], [0, 50, 100, 150, 200, 230])
     assert set(run.records) == {"step", "sharpness_error", *QUANTITIES}
     assert run.trajectory.weights[0].shape == (6, 3, 4, 4)
+    assert repr(run.trajectory).startswith("Trajectory(6 records of 3 runs, widths (4, 4,")
     np.testing.assert_array_equal(run.trajectory.weights[1][-1], run.network.weights[1])
     np.testing.assert_array_equal(run.trajectory.weights[1][0], run.initial.weights[1])
 

@@ -142,6 +142,8 @@ def test_old_style_keys_and_vmap_work_too():
             "alpha is -1",
         ),
         (lambda: initialize.rank_one(np.ones(3), 2, widths=(3, 1)), "pass 3 of them"),
+        (lambda: initialize.rank_one(np.zeros(3), 2), "direction is zero"),
+        (lambda: initialize.pytorch(0, (5, 1)), "key is 0"),
     ],
 )
 def test_impossible_initializations_are_refused(build, message):

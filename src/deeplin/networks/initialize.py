@@ -141,6 +141,8 @@ def rank_one(
             f"widths are {widths}; pass {L + 1} of them from {len(w)} inputs to {last} output(s)."
         )
     norm = jnp.linalg.norm(w)
+    if not isinstance(norm, Tracer) and norm == 0:
+        raise InputError("direction is zero; pass a vector with a direction.")
     output = jnp.ones(1) if readout is None else readout / jnp.linalg.norm(readout)
     target = norm if readout is None else norm / jnp.linalg.norm(readout)
     units = [w / norm, *(jnp.eye(m)[0] for m in widths[1:-1]), output]
@@ -275,7 +277,7 @@ def pytorch(
     assert [bias.shape for bias in net.biases] == [(8,), (1,)]
     ```
     """
-    shapes, single = _shapes(widths), key.ndim == _key_dimensions(key)
+    shapes, single = _shapes(widths), _key_dimensions(key) == key.ndim
     words = np.asarray(jax.random.key_data(key))
     drawn = []
     for own in words[None] if single else words:

@@ -446,6 +446,11 @@ class Trajectory(eqx.Module):
         """Return the number of records."""
         return len(self.arrays[0])
 
+    def __repr__(self) -> str:
+        of = f", widths {self.widths}" if self.layout.network else ""
+        runs = f" of {self.arrays[0].shape[1]} runs" if self.batched else ""
+        return f"Trajectory({len(self)} records{runs}{of})"
+
     def __getitem__(self, index: Any) -> Any:
         """Return one record as a tree, or several as a trajectory."""
         part = Trajectory(tuple(a[index] for a in self.arrays), self.layout, self.batched)
