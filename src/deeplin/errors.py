@@ -85,8 +85,6 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
         number = float(value)
     except Exception as error:  # the object's own methods may raise anything
         raise InputError(f"{name} is {shown(value)}; pass {wanted}.") from error
-    if isinstance(value, str):
-        raise InputError(f"{name} is the text {shown(value)}; pass {wanted}.")
     if not np.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise InputError(f"{name} is {number:g}; pass {wanted}.")
     return number

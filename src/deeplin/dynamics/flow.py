@@ -261,6 +261,8 @@ def _goal(until: Any, time: Any, gap: Any, slope: Any, objective: Objective) -> 
             f"received {len(given)} of until, time, gap and gradient_norm; pass exactly one, for "
             "example until=10.0 (a time) or gap=1e-12."
         )
+    if isinstance(given[0], str):
+        raise InputError(f"until is the text {given[0]!r}; pass a number, or Gap(1e-12).")
     if isinstance(until, Gap):
         gap = until.value
     if isinstance(until, GradientNorm):
