@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,14 +11,8 @@ import pytest
 
 from deeplin.explorer.build import PAGE, inputs, page
 
-NODE = shutil.which("node")
 PATIENCE = 120_000
 """Milliseconds before an event that never comes fails a test; the machine may be busy."""
-ASK = """import fs from "node:fs";
-const api = await import(process.argv[1]);
-const { name, input } = JSON.parse(fs.readFileSync(0, "utf8"));
-console.log(JSON.stringify(api[name](input)));
-"""
 
 
 @pytest.fixture(scope="session")
@@ -168,18 +160,3 @@ def ask(calculator):
     return lambda name, input: calculator.evaluate(
         "([name, input]) => window.deeplin[name](input)", [name, input]
     )
-
-
-@pytest.fixture
-def ask_node():
-    """Call the same function without a browser, from its module."""
-    if NODE is None:
-        pytest.skip("there is no node on this machine; the browser runs the same modules")
-
-    def call(name, input):
-        command = [NODE, "--input-type=module", "-e", ASK, "--", (PAGE / "api.js").as_uri()]
-        given = json.dumps({"name": name, "input": input})
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
-
-    return call

@@ -203,16 +203,6 @@ def test_reduced_training_and_its_risk_are_those_of_the_whole_network(evaluate, 
         assert found[ours] == pytest.approx(float(getattr(theirs, name)), rel=1e-7)
 
 
-def test_modules_alone_give_the_same_numbers(ask, ask_node):
-    X, Y, weights = random_case(19, 10, [3, 4, 2])
-    given = question(X, Y, weights, learning_rate=0.02, steps=20, momentum=0.3)
-    for name in ("train", "minimal_sharpness"):
-        here, there = (engine(name, given | {"depth": 3}) for engine in (ask, ask_node))
-        for key in {"risk", "sharpness", "exact"} & set(here):
-            # logarithms may differ in their last digit from one engine to the next
-            assert here[key] == pytest.approx(there[key], rel=1e-9)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -69,7 +69,7 @@ export function modeIterates(target, depth, rate) {
 }
 
 /** The least period ≤ `most` of a list of iterates, or null. */
-export function periodOf(values, most = 16) {
+function periodOf(values, most = 16) {
   const size = Math.max(...values.map(Math.abs));
   for (let period = 1; period <= most; period++) {
     if (values.every((value, i) => i < period || Math.abs(value - values[i - period]) <= 1e-6 * size)) return period;
