@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import wraps
 from io import TextIOWrapper
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, get_args, get_type_hints
 
@@ -155,16 +153,6 @@ def parse_depths(text: str) -> list[int]:
     if not depths or min(depths) < 1 or max(depths) > 10_000:
         raise InputError(f"depth is {text!r}; pass depths from 1, such as 10, 2,5,10 or 2..40.")
     return depths
-
-
-def write_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write to a path, or raise InputError if it cannot be written."""
-    try:
-        write(path)
-    except InputError:
-        raise  # about the input, not the path
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot write {str(path)!r}: {error}") from error
 
 
 Biases = Annotated[
@@ -372,6 +360,8 @@ def predict(
     if missing not in MISSING_POLICIES:
         raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING_POLICIES)}.")
     prepare_computing()
+    import pandas as pd
+
     from deeplin.dynamics.saved import load_run
     from deeplin.tables.predictions import TablePredictions
 
@@ -383,45 +373,40 @@ def predict(
             f"{str(run)!r} does not know the table it was trained on; pass a run saved by "
             "`deeplin train`."
         )
-    network = outcome.network
+    network, prepared = outcome.network, outcome.preparation
     found = TablePredictions(
-        source, outcome.preparation, np.asarray(network.product), np.asarray(network.intercept)
+        source, prepared, np.asarray(network.product), np.asarray(network.intercept)
     )
-    numbered = missing == "drop"
-    chunks = iter(found)
-    first = next(chunks)  # report wrong columns before a file is opened
+    names = [*prepared.targets]
+    names += [f"P({names[0]}={label})" for label in prepared.classes]
 
-    def lines() -> Iterator[list[Any]]:
-        prepared, row = found.preparation, 0
-        names = [*prepared.targets]
-        names += [f"P({names[0]}={label})" for label in prepared.classes]
-        for number, values in enumerate(chain([first], chunks)):
+    def write(file: TextIO) -> None:
+        written = 0
+        for values in found:
             if missing == "refuse" and (found.missing or found.unseen):
                 raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
-            if number == 0:
-                yield ["row", *names] if numbered else names
-            cells = values.tolist()
+            columns = [*values.T]
             if prepared.classes:
-                labels = prepared.predictions(values).tolist()
-                chances = prepared.probabilities(values).tolist()
-                cells = [[label, *each] for label, each in zip(labels, chances, strict=True)]
-            for line, lacking in zip(cells, map(np.any, np.isnan(values)), strict=True):
-                row += 1
-                if not (lacking and missing == "drop"):
-                    line = [""] * len(names) if lacking else line
-                    yield [row, *line] if numbered else line
-
-    def write_rows(file: TextIO) -> None:
-        csv.writer(file, lineterminator="\n").writerows(lines())
-
-    def write(path: Path) -> None:
-        # Write the whole file or nothing: a bad row must not destroy an older file.
-        with whole_file(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
-            write_rows(text)
+                columns = [prepared.predictions(values), *prepared.probabilities(values).T]
+            rows = pd.RangeIndex(written + 1, found.rows + 1)
+            frame = pd.DataFrame(dict(zip(names, columns, strict=True)), rows)
+            kept = frame[~np.isnan(values).any(axis=1)] if missing == "drop" else frame
+            kept.to_csv(
+                file,
+                index=missing == "drop",
+                index_label="row",
+                header=not written,
+                lineterminator="\n",
+            )
+            written = found.rows
 
     if out is None:
-        write_rows(sys.stdout)
+        write(sys.stdout)
     else:
-        write_file(out, write)
+        try:  # the whole file or nothing: a bad row must not destroy an older file
+            with whole_file(out) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+                write(text)
+        except OSError as error:
+            raise InputError(f"cannot write {str(out)!r}: {error}") from error
     for note in found.notes:
         typer.echo(f"deeplin: {note}", err=True)
