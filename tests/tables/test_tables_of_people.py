@@ -27,37 +27,89 @@ def says(reading, *parts):
     return any(all(part in note for part in parts) for note in reading.notes)
 
 
-def test_a_comma_between_groups_of_three_digits_is_not_a_decimal_mark(tmp_path):
-    reading = read(tmp_path, 'x,y\n"111,228",1\n200,2\n"1,234,567",4\n50,3\n')
-    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [111228, 200, 1234567, 50])
-    assert says(reading, "'x'", "111,228", "thousands", "--decimal ,")
-    reading = read(tmp_path, "x;y\n111,228;1\n200;2\n50;3\n", decimal=",")
-    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [111.228, 200, 50])
-    assert says(reading, "Decimal commas")
+READ = {
+    "groups": (",", '"111,228" 200 "1,234,567"', {}, [111228, 200, 1234567], "'111,228' --decimal"),
+    "decimals": (";", "111,228 200 50", {"decimal": ","}, [111.228, 200, 50], "Decimal commas"),
+    "both marks": (";", "1.234,5 2,25 10", {}, [1234.5, 2.25, 10], "'1.234,5' thousands"),
+    "german": (";", "1.595 2.300 1.200", {}, [1595, 2300, 1200], "'1.595' thousands --decimal"),
+    "euro": (",", '"194,553_€" 200_€ "1,000_€"', {}, [194553, 200, 1000], "unit '€'"),
+    "percent": (",", "12_% 3.5_% 100%", {}, [12, 3.5, 100], "unit '%'"),
+    "dollar": (",", '"$1,200.50" $3 -$20', {}, [1200.5, 3, -20], "unit '$'"),
+    "kilograms": (",", "12_kg 3.5_kg 1e2_kg", {}, [12, 3.5, 100], "unit 'kg'"),
+    "blanks": (",", "1_234 12 7", {}, [1234, 12, 7], "blank groups thousands"),
+    "minus": (",", "-_12 3.5_ 7", {}, [-12, 3.5, 7], ""),
+    "ambiguous": (",", "1.595 950 20", {}, [1.595, 950, 20], "'1.595' --thousands"),
+    "ambiguous, a blank": (",", '1.595 "950_" 20', {}, [1.595, 950, 20], "'1.595' --thousands"),
+    "asked": (",", "1.595 950 20", {"thousands": "."}, [1595, 950, 20], "'1.595' groups"),
+}
+"""Separator, the cells of x (_ for a blank), options, the numbers, words of one note."""
 
 
 @pytest.mark.parametrize(
-    ("values", "numbers", "unit"),
+    ("separator", "cells", "options", "numbers", "words"), READ.values(), ids=READ
+)
+def test_it_is_said_how_numbers_are_read(tmp_path, separator, cells, options, numbers, words):
+    mark = "," if separator == ";" else "."
+    targets = [f"{k * k}{mark}5" for k in range(len(numbers))]
+    lines = zip(cells.split(), targets, strict=True)
+    text = "\n".join(f"{x.replace('_', ' ')}{separator}{y}" for x, y in lines)
+    reading = read(tmp_path, f"x{separator}y\n{text}\n", **options)
+    np.testing.assert_array_equal(reading.problem.inputs[:, 0], numbers)
+    assert says(reading, *words.split()) or not words
+
+
+@pytest.mark.parametrize("other", ["1.59", "0.595", "1595.5"])
+def test_a_fraction_that_is_no_group_of_three_digits_leaves_no_doubt(tmp_path, other):
+    assert not says(read(tmp_path, f"x,y\n1.595,1\n950,2\n{other},4\n"), "--thousands")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["12 %", "0.12", "5 %"], ["A12", "B13"], ["2024-01-01"], ["1.2.3", "1.2.4"], ["1-2", "3-4"]],
+)
+def test_mixed_units_codes_and_dates_are_no_numbers(texts):
+    assert not survey(pd.Series(texts)).all_numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "sentence"),
     [
-        (["194,553 €", "200 €", "1,000 €"], [194553, 200, 1000], "€"),
-        (["12 %", "3.5 %", "100%"], [12, 3.5, 100], "%"),
-        (["$1,200.50", "$3", "$20"], [1200.5, 3, 20], "$"),
-        (["1.234,5", "2,25", "10"], [1234.5, 2.25, 10], ""),
-        (["1 234", "12", "7"], [1234, 12, 7], ""),
-        (["12 kg", "3.5 kg", "1e2 kg"], [12, 3.5, 100], "kg"),
+        ("x,Price\n1,2\n2,3\n", {"target": "PRICE"}, "no column 'PRICE'; did you mean 'Price'"),
+        ("x,y\n1,2\n2,3\n", {"target": "price"}, "no column 'price'; the table has 'x', 'y'"),
+        ("x,y\n1,2\n2,3\n", {"thousands": ";"}, "thousands is ';'"),
+        ("x,y\n1,2\n2,3\n", {"thousands": ",", "decimal": ","}, "both ','"),
+        ("x,y\n1,2\n2,3\n", {"decimal": ";"}, "decimal is ';'"),
+        ("x,y\n1,2\n2,3\n", {"memory": -1}, "memory"),
+        ("x,y\n1,2\n2,3\n", {"missing": "ignore"}, "'refuse', 'drop' or 'median'"),
+        ("x,y\n1,2\n2,3\n", {"ignore": "x"}, "no input"),
+        ('x,y\n1.5,1\n"2,5",2\n3,4\n', {"target": "x"}, r"2 of 3 .*row 2 is '2,5'.*--decimal ,"),
+        ("# one\nx,y\n1,2\n# a pause\n3,5\n", {}, "line 4 has 1 value"),
+        ("x,y\n1,2\n1,2,3\n", {}, "line 3 has 3 values, the first 2"),
+        ("x,y\n" + 60 * "1,2\n" + "1,2,3\n", {}, "line 62"),
+        ("", {}, "names"),
+        ("x,y\n", {}, "no complete row"),
+        ("x,x,y\n1,2,3\n", {}, "column names repeat: 'x'"),
+        ("x,y\n1,a\n2,a\n", {}, "one class only"),
+        ("x,y\n1,2\ninf,3\n", {}, "infinite value in row 2, column 'x'"),
+        ("x,y\n1,\x00\x01\n", {}, "not text"),
+        ('x,y\n1,2\n3,"4\n', {}, "cannot read"),
     ],
 )
-def test_units_and_marks_are_removed_and_said(values, numbers, unit):
-    frame = pd.DataFrame({"x": values, "y": [1.0, 2.0, 4.0]})
-    reading = read_problem(frame, "y")
-    np.testing.assert_array_equal(reading.problem.inputs[:, 0], numbers)
-    assert says(reading, "In 'x'", f"the unit '{unit}'" if unit else "thousands")
+def test_what_cannot_be_read_gets_one_sentence(tmp_path, text, options, sentence):
+    with pytest.raises(dl.InputError, match=sentence):
+        read(tmp_path, text, **options)
 
 
-def test_mixed_units_codes_and_dates_are_no_numbers():
-    assert not survey(pd.Series(["12 %", "0.12", "5 %", "7"])).all_numbers
-    for texts in (["A12", "B13"], ["2024-01-01", "2024-01-02"], ["1.2.3", "1.2.4"], ["1-2", "3-4"]):
-        assert not survey(pd.Series(texts)).nearly_numbers
+def test_an_empty_column_is_named(tmp_path):
+    reading = read(tmp_path, "x,none,y\n1,,2\n2,,3\n0,,1\n")
+    assert reading.inputs == ("x",)
+    assert says(reading, "empty: 'none'")
+
+
+def test_comments_before_the_names_are_skipped_and_said(tmp_path):
+    reading = read(tmp_path, '# from a "device\n# of ours\nx,y\n1,2\n3,5\n4,4\n')
+    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1, 3, 4])
+    assert says(reading, "2 lines of comment")
 
 
 def test_identifiers_are_left_out_or_named(tmp_path, rng):
@@ -93,27 +145,6 @@ def test_a_row_that_decides_the_fit_is_named(rng):
     assert not says(read_problem(frame, "y"), "squared deviations")
     frame.loc[16, "y"] = 1e6
     assert says(read_problem(frame, "y"), "'y'", "row 17", "100%")
-
-
-def test_an_empty_column_is_named(tmp_path):
-    reading = read(tmp_path, "x,none,y\n1,,2\n2,,3\n0,,1\n")
-    assert reading.inputs == ("x",)
-    assert says(reading, "empty: 'none'")
-    frame = pd.DataFrame({"x": [1.0, 2.0], "hollow": [np.nan] * 2, "y": [1.0, 2.0]})
-    assert says(read_problem(frame, "y"), "empty: 'hollow'")
-
-
-def test_comment_lines_are_skipped_and_said(tmp_path):
-    reading = read(tmp_path, '# from a "device\n# of ours\nx,y\n1,2\n3,5\n4,4\n')
-    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1, 3, 4])
-    assert says(reading, "2 lines of comment")
-    with pytest.raises(dl.InputError, match="line 4 has 1 value"):
-        read(tmp_path, "# one\nx,y\n1,2\n# a pause\n3,5\n")
-
-
-def test_a_name_in_another_case_is_suggested(tmp_path):
-    with pytest.raises(dl.InputError, match="no column 'PRICE'; did you mean 'Price'"):
-        read(tmp_path, "x,Price\n1,2\n2,3\n", "PRICE")
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
@@ -210,43 +241,11 @@ def test_a_preparation_survives_as_text(rng):
             Preparation.from_json(text)
 
 
-def test_thousands_that_look_like_decimals_are_said_and_read_as_asked(tmp_path):
-    text = "x,y\n1.595,1\n950,2\n20,4\n"
-    for table in (text, text.replace("950", '"950 "')):
-        reading = read(tmp_path, table)
-        np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1.595, 950, 20])
-        assert says(reading, "'x'", "'1.595'", "--thousands .")
-    frame = pd.DataFrame({"x": ["1.595", "950", "20"], "y": [1.0, 2, 4]})
-    assert says(read_problem(frame, "y"), "'x'", "'1.595'", "--thousands .")
-    reading = read(tmp_path, text, thousands=".")
-    np.testing.assert_array_equal(reading.problem.inputs[:, 0], [1595, 950, 20])
-    assert says(reading, "'x'", "'1.595'", "groups thousands")
-    for other in ("1.59", "0.595", "1595.5"):  # no group of three digits
-        assert not says(read(tmp_path, text.replace("20", other)), "--thousands")
-    german = read(tmp_path, "x;y\n1.595;1,5\n2.300;2,5\n1.200;4,5\n")
-    np.testing.assert_array_equal(german.problem.inputs[:, 0], [1595, 2300, 1200])
-
-
-def test_cells_in_different_styles_get_row_cell_and_option(tmp_path, monkeypatch):
-    with pytest.raises(dl.InputError, match=r"2 of 3 .*row 2 is '2,5'.*--decimal ,"):
-        read(tmp_path, 'x,y\n1.5,1\n"2,5",2\n3,4\n', "x")
+def test_a_cell_in_another_style_far_down_gets_row_cell_and_option(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "CHUNK", 20)
     lines = "".join(f"{k % 7}.5,{k % 5}\n" for k in range(60))
     with pytest.raises(dl.InputError, match=r"60 of 61 .*row 61 is '1.234.567'.*--thousands \."):
         read(tmp_path, f"x,y\n{lines}1.234.567,2\n", "x", memory=100)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"thousands": ";"}, "thousands is ';'"),
-        ({"thousands": ",", "decimal": ","}, "both ','"),
-        ({"decimal": ";"}, "decimal is ';'"),
-    ],
-)
-def test_marks_that_are_none_are_refused(tmp_path, options, sentence):
-    with pytest.raises(dl.InputError, match=sentence):
-        read(tmp_path, "x,y\n1,2\n2,3\n", **options)
 
 
 def test_the_remark_on_scales_counts_only_columns_that_are_used(rng):
@@ -270,13 +269,8 @@ def test_medians_replace_missing_values_of_training_rows_and_are_said(rng):
     assert says(reading, "most frequent category of their column: 'c' (1 row)")
     assert says(reading, "the target is missing: 1")
     held = read_problem(frame, "y", ignore=["c"], missing="median", test_share=0.5)
-    rows = np.r_[held.problem.inputs[:, 0], held.held_out[0][:, 0]]
-    training = held.problem.inputs[~np.isin(held.problem.inputs, frame["a"])]
-    filled = rows[~np.isin(rows, frame["a"])]
-    present = held.problem.inputs[np.isin(held.problem.inputs, frame["a"])]
-    assert set(filled) == set(held.preparation.fill) == {np.median(present)}
-    assert len(filled) == 2
-    assert len(training) <= 2
+    trained = held.problem.inputs[np.isin(held.problem.inputs, frame["a"])]
+    assert set(held.preparation.fill) == {np.median(trained)}
 
 
 def test_a_run_with_medians_predicts_rows_with_missing_values(rng):
@@ -296,23 +290,12 @@ def test_a_run_with_medians_predicts_rows_with_missing_values(rng):
     assert "medians" in note
 
 
-def test_a_row_with_too_many_values_is_an_error_in_every_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CHUNK", 20)
-    for row in (1, 2, 10, 11, 49):
-        lines = ["1,2"] * 50
-        lines[row] += ",3"
-        with pytest.raises(dl.InputError, match=f"line {row + 2}"):
-            read(tmp_path, "x,y\n" + "\n".join(lines) + "\n")
-
-
 def test_columns_are_named_by_one_name_or_several(rng):
     frame = pd.DataFrame(rng.normal(size=(20, 3)), columns=["a", "b", "y"])
     for options in ({"ignore": "a"}, {"ignore": ["a"]}):
         assert read_problem(frame, -1, **options).inputs == ("b",)
     with pytest.raises(dl.InputError, match="target='y'"):
         dl.diagnose(frame, "y")
-    with pytest.raises(dl.InputError, match="memory"):
-        read_problem(frame, "y", memory=-1)
 
 
 def test_chunks_of_one_column_are_read_in_one_style(tmp_path, monkeypatch):

@@ -242,8 +242,10 @@ def survey(
     categories = tuple(sorted(different[: CATEGORIES + 1]))
     if not categories:
         return Survey(Kind.EMPTY)
-    if kind == Kind.BOOLEAN or all(DATE.fullmatch(text.strip()) for text in different):
-        return Survey(kind if kind == Kind.BOOLEAN else Kind.DATE, categories)
+    if kind == Kind.TEXT and not coded and all(DATE.fullmatch(it.strip()) for it in different):
+        kind = Kind.DATE
+    if kind != Kind.TEXT:
+        return Survey(kind, categories)
     units: Counter[str] = Counter()
     for text, count in zip(different[:UNITS_SOUGHT], times.tolist(), strict=False):
         if found := WITH_UNIT.fullmatch(text):

@@ -168,7 +168,7 @@ def read_problem(
         kept,
         columns[:amounts],
         targets=0 if classes else count,
-        kept=chosen.kept,
+        kept=wishes.kept,
         total=found.rows if first else 0,
         row_numbers=row_numbers,
     )
@@ -301,15 +301,13 @@ class Choice:
     targets: list[Column] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    kept: list[str] = field(default_factory=list)
-    """Columns that the caller wants to keep in any case."""
     whole: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     """Which inputs and targets are stored as integers."""
 
 
 def _choose(table: Table, frame: pd.DataFrame, wishes: Wishes) -> Choice:
     """Return inputs and targets: inputs are numeric, named, not ignored and not a target."""
-    choice = Choice(kept=wishes.kept)
+    choice = Choice()
     surveys: dict[str, Survey] = {}
     for name in frame.columns:
         marks = table.decimal, table.thousands
@@ -411,7 +409,7 @@ def _add_input(name: str, found: Survey, encode: bool, coded: bool, choice: Choi
     if kind in NUMERIC and not coded:
         choice.inputs.append(_numeric(name, found, choice.notes))
         return None
-    if kind != Kind.TEXT and not (coded and kind == Kind.DATE):
+    if kind != Kind.TEXT:
         return kind
     if found.all_numbers and not coded:
         choice.inputs.append(_numeric(name, found, choice.notes))
