@@ -163,8 +163,8 @@ def test_the_page_on_citing_has_the_papers_that_certificates_cite():
     for source in (SOURCES["FM"], SOURCES["BO"]):
         entry = text.split(f"{{{source['key']},")[1].split("\n@")[0]
         shown = dict(BIBTEX.findall(" ".join(entry.split())))
-        assert shown.pop("author").split(",")[0] == source["author"].split(",")[0]
-        assert shown.items() <= source.items()
+        shown["author"] = shown["author"].split(",")[0]
+        assert all(value in source["reference"] for value in shown.values())
         assert {"title", "year"} <= shown.keys()
 
 

@@ -18,7 +18,7 @@ from deeplin.papers.report import (
 )
 from deeplin.sources import SOURCES
 
-ADDRESSES = {source.get("url") for source in SOURCES.values()}
+ADDRESSES = {source["url"] for source in SOURCES.values()}
 ADDRESSES |= {f"https://doi.org/{source['doi']}" for source in SOURCES.values() if "doi" in source}
 
 

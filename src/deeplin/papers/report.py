@@ -21,7 +21,7 @@ from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.sentences import LeftOutSentence
 from deeplin.plot_style import COLORS, INK, PAPER, QUIET, draw, save
-from deeplin.sources import SOURCES, reference
+from deeplin.sources import SOURCES
 from deeplin.sweep.keys import to_plain
 
 OUTCOME = "outcome.json"
@@ -131,7 +131,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOutSentenc
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"duration": duration, "measured": measured, "reference": reference}
+    templates.filters |= {"duration": duration, "measured": measured}
     quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
     panels = {
         panel["name"]: panel
@@ -154,7 +154,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOutSentenc
         provenance=verdicts.provenance(found["figures"]) if outcomes else "",
         changed=verdicts.changes(outcomes),
         curves=dict(enumerate(COLORS)),
-        sources={name: source for name, source in SOURCES.items() if "url" in source},
+        sources=SOURCES,
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
         full=verdicts.summary(verdicts.everything()["paper"]) if quick_beside_record else None,
