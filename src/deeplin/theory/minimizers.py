@@ -36,7 +36,7 @@ from deeplin.theory.roots import root
 
 CLOSED = 1e-11
 """Relative difference of two bounds up to which they count as equal."""
-LARGEST_MATRIX = 1000
+LARGEST_MATRIX = 600
 """Largest matrix that the program of X-17, X-34 and X-38 factorizes at every step."""
 MOST_UNKNOWNS = 2000
 """Largest number of entries of its P_k."""
