@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 import deeplin as dl
 from deeplin.dynamics import reduce
 
-SHAPES = range(50)
-
 
 def _random_case(seed):
     """Data and a network with identity or orthogonal middle layers: shapes, depths 2 to 6."""
@@ -39,7 +37,7 @@ def _agree(reduction, full, small):
     return max(*errors, np.linalg.norm(difference) / np.linalg.norm(theta))
 
 
-@pytest.mark.parametrize("seed", SHAPES)
+@pytest.mark.parametrize("seed", range(16))
 def test_descent_momentum_and_flow_of_the_reduced_network_are_those_of_the_full_one(seed):
     problem, network = _random_case(seed)
     reduction = reduce(problem, network)
@@ -57,17 +55,6 @@ def test_descent_momentum_and_flow_of_the_reduced_network_are_those_of_the_full_
     for name, run in dynamics.items():
         full, reduced = run(problem, network.weights), run(small, reduction.network.weights)
         assert _agree(reduction, full, reduced) < 1e-10, name
-
-
-def test_gradient_descent_of_the_reduced_network_is_that_of_the_full_one(rng):
-    problem, network = _random_case(4)
-    reduction = reduce(problem, network)
-    full = dl.gradient_descent(problem, network, 0.01, steps=50)
-    small = dl.gradient_descent(reduction.problem, reduction.network, 0.01, steps=50)
-    lifted = reduction.lift(small.network)
-    for a, b in zip(full.network.weights, lifted.weights, strict=True):
-        assert np.allclose(a, b, rtol=0, atol=1e-12)
-    assert np.allclose(reduction.theta(small.network), full.network.product, atol=1e-12)
 
 
 def test_any_two_layer_network_reduces_to_rank_plus_outputs(rng):
