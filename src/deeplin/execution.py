@@ -19,10 +19,29 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from deeplin.problems import Problem
 
 Result = TypeVar("Result")
 Part = TypeVar("Part")
+
+LARGEST_SINGLE_THREADED = 10**6
+"""Most numbers in a table up to which its products are computed by one thread."""
+
+
+def few_threads(problem: Problem) -> threadpool_limits:
+    """Return a context in which BLAS computes the products of a small problem by one thread.
+
+    Several threads take longer for them, up to a hundred times: they wait for each other by
+    spinning.
+    """
+    numbers = problem.samples if problem.inputs is not None else problem.dimension
+    small = numbers * problem.dimension <= LARGEST_SINGLE_THREADED
+    return threadpool_limits(1 if small else None, "blas")
 
 
 def thread_count() -> int:

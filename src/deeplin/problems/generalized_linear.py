@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from deeplin.errors import InputError, whole_number
+from deeplin.execution import few_threads
 from deeplin.problems.best_of_rank import BestOfRank, Factors
 from deeplin.problems.factorizations import numerical_rank, thin_svd
 from deeplin.problems.losses import ConvexLoss, Softmax
@@ -235,7 +236,8 @@ class GeneralizedLinearProblem(Problem):
 
     @cached_property
     def _fit(self) -> Fit:
-        return fit(self.convex_loss, self.coordinates, self._rows[1])
+        with few_threads(self):
+            return fit(self.convex_loss, self.coordinates, self._rows[1])
 
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:

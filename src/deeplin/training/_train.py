@@ -15,7 +15,7 @@ import numpy as np
 
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.errors import whole_number
-from deeplin.execution import share_compiled_code
+from deeplin.execution import few_threads, share_compiled_code
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.networks.initialize import default_width
@@ -30,7 +30,6 @@ from deeplin.training.scores import (
     LeftOutScores,
     Score,
     cross_validate,
-    few_threads,
     fitted,
     outputs,
     scores,

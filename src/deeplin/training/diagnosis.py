@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deeplin.errors import InputError, seed_number, whole_number
+from deeplin.execution import few_threads
 from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
 from deeplin.tables.preparation import Column, Preparation
@@ -24,7 +25,6 @@ from deeplin.training.scores import (
     Score,
     class_indices,
     cross_validate,
-    few_threads,
     r_squared_left_out,
     scores_on_training,
 )

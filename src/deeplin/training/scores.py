@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 
 from deeplin.errors import InputError
 from deeplin.networks import Network
@@ -22,18 +21,6 @@ CONSTANT = 1e-9
 """Largest deviation, relative to the largest value, of a column that counts as constant."""
 MIN_ROWS = 10
 """Fewest rows for which cross-validation is used."""
-LARGEST_SINGLE_THREADED = 10**6
-"""Most numbers in a table up to which its products are computed by one thread."""
-
-
-def few_threads(problem: Problem) -> threadpool_limits:
-    """Return a context in which BLAS computes the products of a small table by one thread.
-
-    Several threads take longer for them: they wait for each other by spinning.
-    """
-    rows = problem.dimension if problem.inputs is None else problem.samples
-    small = rows * problem.dimension <= LARGEST_SINGLE_THREADED
-    return threadpool_limits(1 if small else None, "blas")
 
 
 def r_squared(
