@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import string
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -291,7 +290,6 @@ class FigureResult:
     """The judged sentences about its panels (`Quote.judge`)."""
     failures: tuple[str, ...]
     """Errors of units that could not be computed; such a figure has no panels."""
-    judging_seconds: float
 
 
 def reproduce(
@@ -361,7 +359,6 @@ def _judge(
     seed: int,
     finished: Mapping[Study, StudyResult],
 ) -> FigureResult:
-    started = time.perf_counter()
     failures = tuple(text for result in finished.values() for text in result.failures)
     panels, judged = [], []
     for panel in () if failures else figure.panels:
@@ -372,5 +369,4 @@ def _judge(
         first, *_ = data = [finished[study] for study in quote.studies]
         tables = [result.table for result in data]
         judged.append(quote.judge(first.config, *tables, preset=preset))
-    seconds = time.perf_counter() - started
-    return FigureResult(figure, preset, seed, tuple(panels), tuple(judged), failures, seconds)
+    return FigureResult(figure, preset, seed, tuple(panels), tuple(judged), failures)

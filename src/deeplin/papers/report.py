@@ -6,7 +6,6 @@ import html
 import json
 import re
 import textwrap
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +36,6 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
     The outcome is the content of `outcome.json` and all that the page needs, so that a report can
     be made figure by figure, in any order and any number of calls.
     """
-    started = time.perf_counter()
     figure, preset, seed = result.figure, result.preset, result.seed
     home = report / figure.name
     try:
@@ -47,7 +45,6 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
         panels = [_write_panel(panel, home) for panel in result.panels]
         counts = [p.panel.theorems(p.data.config, p.data.table)
                   for p in result.panels if p.panel.theorems is not None]  # fmt: skip
-        drawn = result.judging_seconds + time.perf_counter() - started
         outcome = {
             **{name: getattr(figure, name) for name in ("name", "title", "printed", "as_run")},
             "preset": preset,
@@ -58,7 +55,7 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
             "theorems": counts[0] if counts else {},
             "data": data,
             "command": f"deeplin reproduce {figure.name} --preset {preset} --seed {seed}",
-            "seconds": sum(study["seconds"] for study in data) + drawn,
+            "seconds": sum(study["seconds"] for study in data),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": environment(),
         }
