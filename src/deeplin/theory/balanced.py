@@ -25,7 +25,7 @@ def balanced_network(problem: Problem, depth: int, width: int | None = None) -> 
 
     ```python
     import deeplin as dl, numpy as np
-    from deeplin.theory.minimizers import balanced_network
+    from deeplin.theory.balanced import balanced_network
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, :2])
     assert balanced_network(problem, depth=3).widths == (5, 5, 5, 2)
