@@ -158,6 +158,12 @@ def test_a_good_guess_saves_products_and_keeps_the_certificate():
         assert abs(found.value[0] - 3) <= found.error[0] <= 3e-8
 
 
+def test_a_guess_of_zero_is_no_guess():
+    matrix, _ = symmetric(-np.linspace(1, 2, 60), 0)
+    found = find(matrix, guess=np.zeros((1, 60)))
+    assert abs(found.value[0] + 1) <= found.error[0] <= 2 * TOLERANCE
+
+
 @pytest.mark.parametrize("column", [1, 150])
 def test_a_guess_of_another_eigenvector_does_not_hide_the_largest(column):
     matrix, basis = symmetric(SPECTRUM, 0)

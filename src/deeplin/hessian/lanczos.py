@@ -115,6 +115,7 @@ def _largest_near(
     the complement of each bounds all other eigenvalues.
     """
     every, (batch, size) = np.arange(len(guess)), guess.shape
+    guess = np.where(guess.any(axis=1, keepdims=True), guess, 1).astype(guess.dtype)
     near = Recurrence((batch, size), limit, guess.dtype, seed, guess)
     going_on = True
     while going_on:
