@@ -99,3 +99,23 @@ def test_operators_that_are_not_square_or_not_alone_are_refused():
         dl.sharpness(aslinearoperator(np.eye(2)), np.zeros(2))
     with pytest.raises(dl.InputError, match="real"):
         dl.sharpness(aslinearoperator(1j * np.eye(2)))
+
+
+def test_a_spectrum_may_start_from_a_vector():
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(500, 500)))[0]
+    matrix = (basis * np.r_[3.0, 2.0, np.linspace(-4, 1, 498)]) @ basis.T
+    counts, products = [], []
+
+    def multiply(vector):
+        products.append(vector)
+        return matrix @ vector
+
+    operator = LinearOperator(matrix.shape, matvec=multiply, dtype=matrix.dtype)
+    for start in (None, basis[:, 5], basis[:, 0]):  # none, a poor one and a good one
+        products.clear()
+        found = dl.hessian_spectrum(operator, count=2, start=start)
+        counts.append(len(products))
+        assert np.all(np.abs(found.values - [3, 2]) <= found.errors)
+    assert counts[2] < counts[0]
+    with pytest.raises(dl.InputError, match="500 flattened parameters"):
+        dl.hessian_spectrum(operator, count=2, start=basis[:3, 0])

@@ -16,6 +16,7 @@ from deeplin.hessian.exact import exact, may_be_exact
 from deeplin.hessian.operators import (
     AutodiffHessian,
     Hessian,
+    as_start,
     eigen,
     extent,
     full_hessian,
@@ -117,7 +118,7 @@ def sharpness(
             dtype,
             which,
             resolved_tolerance(tolerance, dtype),
-            _start(start, shape, dtype),
+            as_start(start, shape, dtype),
             whole_number("max_products", max_products),
             _probability(failure_probability),
         )
@@ -243,18 +244,6 @@ def _auto(request: _Request) -> Sharpness:
     for name, column in columns.items():
         column[members] = np.broadcast_to(getattr(other, name), len(padded))[: len(members)]
     return Sharpness(**columns)
-
-
-def _start(start: PyTree, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
-    if start is None:
-        return None
-    vectors = np.asarray(start, dtype).reshape(-1, np.shape(start)[-1] if np.ndim(start) else 1)
-    if vectors.shape[1] != shape[1] or len(vectors) not in (1, shape[0]):
-        raise InputError(
-            f"start has shape {np.shape(start)}; pass a vector of the {shape[1]} flattened "
-            f"parameters, or one for each of the {shape[0]} network(s)."
-        )
-    return np.broadcast_to(vectors, shape)
 
 
 METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense}

@@ -148,6 +148,19 @@ def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array],
     return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
 
 
+def as_start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
+    """Broadcast a guess of the eigenvectors to the networks of a batch; `shape` is (batch, N)."""
+    if start is None:
+        return None
+    vectors = np.asarray(start, dtype).reshape(-1, np.shape(start)[-1] if np.ndim(start) else 1)
+    if vectors.shape[1] != shape[1] or len(vectors) not in (1, shape[0]):
+        raise InputError(
+            f"start has shape {np.shape(start)}; pass a vector of the {shape[1]} flattened "
+            f"parameters, or one for each of the {shape[0]} network(s)."
+        )
+    return np.broadcast_to(vectors, shape)
+
+
 class AutodiffHessian:
     """The Hessian of any loss at each network (or pytree) of a batch, (batch, parameters).
 

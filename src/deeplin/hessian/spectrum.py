@@ -18,6 +18,7 @@ from deeplin.hessian.exact import ROUNDING, Tangent, gauss_newton
 from deeplin.hessian.operators import (
     Hessian,
     ReducedHessian,
+    as_start,
     eigen,
     extent,
     full_hessian,
@@ -68,6 +69,7 @@ def hessian_spectrum(
     *,
     count: int = 5,
     tolerance: float | None = None,
+    start: Any = None,
 ) -> HessianSpectrum:
     """Return the `count` largest eigenvalues of the Hessian of the risk, with error bounds.
 
@@ -83,6 +85,9 @@ def hessian_spectrum(
             module.
         count: Number of eigenvalues, largest first.
         tolerance: Requested error relative to the norm of the Hessian.
+        start: A guess of the first eigenvector (flattened parameters), or one for each network of
+            a batch, used by `lanczos`: a good one, such as `vectors[0]` a few steps before, saves
+            products.
 
     Returns:
         `HessianSpectrum`: values, errors and vectors, the trace, and the largest eigenvalue of each
@@ -98,16 +103,23 @@ def hessian_spectrum(
     ```
     """
     with explain_loss_errors(problem, network):
-        result = spectra(problem, subject(problem, network), count=count, tolerance=tolerance)
+        trees = subject(problem, network)
+        result = spectra(problem, trees, count=count, tolerance=tolerance, start=start)
     batched = isinstance(network, Network) and network.batch is not None
     return result if batched else result.member(0)
 
 
 def spectra(
-    problem: Problem | Loss, trees: PyTree, *, count: int, tolerance: float | None = None
+    problem: Problem | Loss,
+    trees: PyTree,
+    *,
+    count: int,
+    tolerance: float | None = None,
+    start: Any = None,
 ) -> HessianSpectrum:
     """Return `hessian_spectrum` of trees whose arrays have a leading batch axis."""
     (batch, size), dtype = extent(trees)
+    guess = as_start(start, (batch, size), dtype)
     count = whole_number("count", count)
     if count > size:
         raise InputError(
@@ -117,7 +129,7 @@ def spectra(
     with np.errstate(invalid="ignore", over="ignore"):
         found = _at_minimizers(problem, trees, count, tolerance)
         if found is None:
-            found = _in_pieces(problem, trees, batch, count, tolerance)
+            found = _in_pieces(problem, trees, guess, count, tolerance)
     values, errors, vectors, method = found
     with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may overflow
         trace, layers = blocks(problem, trees)
@@ -147,15 +159,15 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
     return values, np.repeat(error[:, None], count, axis=1), vectors, "exact"
 
 
-def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
+def _in_pieces(problem, trees, guess: np.ndarray | None, count: int, tolerance: float):
     """Return the spectra by the matrix or by Lanczos, for some networks at a time."""
     pieces = []
-    for first in range(0, batch, PIECE_SIZE):
-        part = jax.tree.map(
-            lambda a, f=first: a[f : f + PIECE_SIZE] if eqx.is_array(a) else a, trees
-        )
+    for first in range(0, extent(trees)[0][0], PIECE_SIZE):
+        members = slice(first, first + PIECE_SIZE)
+        part = jax.tree.map(lambda a, m=members: a[m] if eqx.is_array(a) else a, trees)
+        near = None if guess is None else guess[members]
         pieces.append(
-            _of_matrix(problem, part, count) or _deflated(problem, part, count, tolerance)
+            _of_matrix(problem, part, count) or _deflated(problem, part, near, count, tolerance)
         )
     columns = zip(*(piece[:3] for piece in pieces), strict=True)
     return (*(np.concatenate(column) for column in columns), pieces[0][3])
@@ -190,7 +202,7 @@ def _of_matrix(problem, trees, count: int):
     return values, errors, _expanded(hessian, vectors), "dense"
 
 
-def _deflated(problem, trees, count: int, tolerance: float):
+def _deflated(problem, trees, guess: np.ndarray | None, count: int, tolerance: float):
     """Return the largest eigenvalues one by one, deflating to H − Σ (θ_i + s) v_i v_iᵀ.
 
     The shift s is the norm of the Hessian, which moves the eigenvalues found below all others.
@@ -199,6 +211,8 @@ def _deflated(problem, trees, count: int, tolerance: float):
     if count > hessian.shape[1]:
         hessian = full_hessian(problem, trees)
     batch, size = hessian.shape
+    if guess is not None:
+        guess = hessian.project(np.arange(batch), guess)
     known = np.zeros((batch, 0, size), hessian.dtype)
     values, errors = np.zeros((2, batch, 0), hessian.dtype)
     shift = np.zeros((batch, 1))
@@ -211,7 +225,7 @@ def _deflated(problem, trees, count: int, tolerance: float):
 
         found = lanczos.largest(
             multiply, (batch, size), hessian.dtype, seed=index, tolerance=tolerance,
-            max_products=min(size, 500),
+            guess=guess if index == 0 else None, max_products=min(size, 500),
         )  # fmt: skip
         shift = np.maximum(shift, found.scale[:, None])
         known = np.concatenate([known, found.vector[:, None]], axis=1)
