@@ -40,7 +40,7 @@ def test_the_first_screen_says_where_the_run_ended(certificate, descent):
     S = certificate.set_index("id").loc["X-2", "right"]
     assert f"ended in a minimizer of sharpness {S:.4g}; the smallest possible is {S:.4g}" in text
     assert "did not end in a minimizer" in " ".join(certificate_text(descent).split())
-    assert "were not judged, because their assumptions fail: the run ended" in " ".join(
+    assert "were not judged, because they assume what is not true here: the run ended" in " ".join(
         certificate_text(descent).split()
     )
 
@@ -112,7 +112,7 @@ def test_a_single_statement_whose_assumption_fails_is_named(descent):
     unmet = descent.table.query("verdict == 'hypotheses not met'").iloc[:1]
     name = unmet.iloc[0]["unmet"][0].hypothesis
     text = " ".join(certificate_text(Certificate(unmet)).split())
-    assert f"1 statement was not judged, because its assumption fails: {name}." in text
+    assert f"1 statement was not judged, because it assumes what is not true here: {name}." in text
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -94,6 +94,7 @@ def test_what_a_figure_cannot_draw_on_own_data_is_refused(own, name, problem, se
         ({"name": "FM-1a", "rates": ((0.1, 5),)}, r"\(learning_rate, steps, repetitions\)"),
         ({"name": "FM-1a", "scales": (0.3,), "seed": 0}, "seed is 0, which stands for"),
         ({"name": "FM-99"}, "there is no figure FM-99"),
+        ({"name": 3}, "there is no figure 3"),
         ({"name": "FM-2", "preset": "slow"}, "preset is 'slow'; pass one of quick, paper"),
     ],
 )

@@ -137,9 +137,9 @@ def _not_judged(unmet: list[dict[str, Any]]) -> str:
     missing = "; ".join(f"{name} ({count})" for name, count in common)
     more = "; others" if len(set(names)) > REASONS else ""
     if len(unmet) == 1:
-        return f"1 statement was not judged, because its assumption fails: {names[0]}."
-    why = "because their assumptions fail"
-    return f"{len(unmet)} statements were not judged, {why}: {missing}{more}."
+        return f"1 statement was not judged, because it assumes what is not true here: {names[0]}."
+    why = "they assume what is not true here"
+    return f"{len(unmet)} statements were not judged, because {why}: {missing}{more}."
 
 
 def _sentence(row: Mapping[str, Any], width: int) -> str:

@@ -249,10 +249,12 @@ def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figur
         return list(figures)
     known = {figure.name.lower(): figure for figure in figures}
     known |= {panel.name.lower(): figure for figure in figures for panel in figure.panels}
-    unknown = [name for name in names if name.lower() not in known]
+    unknown = [name for name in names if str(name).lower() not in known]
     if unknown:
         available = ", ".join(figure.name for figure in figures)
-        raise InputError(f"there is no figure {', '.join(unknown)}; there are {available}.")
+        raise InputError(
+            f"there is no figure {', '.join(map(str, unknown))}; there are {available}."
+        )
     chosen = {known[name.lower()] for name in names}
     return [figure for figure in figures if figure in chosen]
 
