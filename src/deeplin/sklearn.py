@@ -22,6 +22,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import deeplin as dl
 from deeplin.errors import InputError, positive_number, whole_number
 
+__all__ = ["DeepLinearClassifier", "DeepLinearRegressor"]
+
 PIECE = 1000
 """Steps after which training with weight decay and three or more classes looks at its progress."""
 COLLAPSED_WARNING = (
