@@ -55,6 +55,13 @@ def test_no_theorem_is_violated_by_sixty_true_runs():
     assert set(OFTEN.split()) <= held
 
 
+@pytest.mark.extended
+@pytest.mark.parametrize("number", [1033, 1822])
+def test_runs_that_were_called_violated_are_not(number):
+    """A start whose squares underflow, and a loss close to the error of the solver."""
+    assert true_runs.check(np.random.default_rng([4141, 3, number])) is None
+
+
 def test_the_fuzz_can_fail(tmp_path, monkeypatch):
     (tmp_path / "table.csv").write_text("x,y\n1,2\n2,3\n3,5\n")
     command = ["diagnose", tmp_path / "table.csv", "--target", "y"]

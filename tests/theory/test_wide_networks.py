@@ -69,6 +69,12 @@ def test_X27_has_the_reference_values(singular, depth, scale, value):
     np.testing.assert_allclose(share * (1 + share) ** (depth - 2) * (scale + share), singular**2)
 
 
+def test_X27_takes_singular_values_whose_squares_underflow():
+    """κ → s²/z for small s, below the smallest number too."""
+    share = learned_share(np.array([1e-100, 1e-200]), 4.0, 3)
+    np.testing.assert_allclose(share, [2.5e-201, 0.0])
+
+
 def test_X27_has_the_reference_roots(singular):
     roots = (0.6765780485736725, 0.40159892328689645)
     np.testing.assert_allclose(learned_share(singular, 1.0, 3), roots, rtol=1e-12)

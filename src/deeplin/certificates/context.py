@@ -604,11 +604,15 @@ class Context:
         """Return what was subtracted to obtain a gap (or n times one), and its condition.
 
         This is the larger of the gaps of the start and of the zero map. An integrated flow knows
-        the map to its own tolerance, squared in the gap.
+        the map to its own tolerance τ, so of a gap g it knows (√g ± τ√size)².
         """
-        solver = self.flow_slack**2 / (ROUNDINGS * np.finfo(float).eps)
-        size = samples * np.maximum(self.gap[:1], self.problem.zero_gap)
-        return {"subtracted": size, "condition": max(self.condition, solver)}
+        size = np.maximum(self.gap[:1], self.problem.zero_gap)
+        known = {"subtracted": samples * size, "condition": self.condition}
+        if not self.is_flow:
+            return known
+        left = np.sqrt(np.maximum(ratio(self.gap, size), 0.0))
+        solver = self.flow_slack * (2 * left + self.flow_slack) / (ROUNDINGS * np.finfo(float).eps)
+        return known | {"condition": np.maximum(self.condition, solver)}
 
     @property
     def later(self) -> np.ndarray:

@@ -198,14 +198,16 @@ def _share(s: float, z: float, hidden: int) -> float:
     if s == 0:
         return 0.0
     # f(κ) ≥ κ² and f(κ) ≥ κz, so the root is below both; then f(κ) ≤ κ(1+high)^ℓ(z+high).
-    high = min(s, s**2 / z) if z > 0 else s
+    # All in logarithms: s² may be below the smallest number.
+    log_high = min(np.log(s), 2 * np.log(s) - np.log(z)) if z > 0 else np.log(s)
+    high = np.exp(log_high)
     low = 2 * np.log(s) - hidden * np.log1p(high) - np.log(z + high)
 
     def excess(log: float) -> float:
         kappa = np.exp(log)
         return log + hidden * np.log1p(kappa) + np.log(z + kappa) - 2 * np.log(s)
 
-    return float(np.exp(root(excess, low - 1e-9, np.log(high) + 1e-9)))
+    return float(np.exp(root(excess, low - 1e-9, log_high + 1e-9)))
 
 
 def zero_last_modes(singular: np.ndarray, scale: float, depth: int) -> np.ndarray:
