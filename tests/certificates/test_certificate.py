@@ -241,6 +241,34 @@ def test_the_tolerance_is_relative_to_the_scale_and_stated(temporary_statement, 
     assert certify(problem, network, only="T-1", tolerance=1e-4).iloc[0].verdict == VIOLATED
 
 
+def _badly_conditioned(condition, noise):
+    """Data with singular values from 1 to 1/condition, and a target that needs all of them."""
+    rng = np.random.default_rng(5)
+    basis, sizes = np.linalg.qr(rng.normal(size=(4, 4)))[0], np.geomspace(1, 1 / condition, 4)
+    X = rng.normal(size=(12, 4)) * sizes @ basis.T
+    return X, X @ basis @ (rng.normal(size=4) / sizes) + noise * rng.normal(size=12)
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+@pytest.mark.parametrize("at_minimizer", [False, True])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_the_expanded_risk_is_known_to_the_rounding_of_its_terms(chunks, at_minimizer, noise):
+    """R is of size one; Λ‖w*‖², whose rounding it has, is more than a hundred million."""
+    X, y = _badly_conditioned(1e6, noise)
+    problem = dl.Problem.from_chunks([(X, y)]) if chunks else dl.Problem.from_data(X, y)
+    net = dl.Network([at_minimizer * np.asarray(problem.optimum)[None], np.ones((1, 1))])
+    assert set(certify(problem, net, only="FM-L8", parts=True)["verdict"]) == {HOLDS}
+
+
+def test_a_wrong_gap_is_seen_in_badly_conditioned_data(monkeypatch):
+    X, y = _badly_conditioned(1e4, 0.1)
+    problem = dl.Problem.from_data(X, y)
+    gap, net = dl.Problem.gap, dl.Network([np.zeros((1, 4)), np.ones((1, 1))])
+    assert set(certify(problem, net, only="FM-L8")["verdict"]) == {HOLDS}
+    monkeypatch.setattr(dl.Problem, "gap", lambda *args: 1.001 * gap(*args))
+    assert set(certify(problem, net, only="FM-L8")["verdict"]) == {VIOLATED}
+
+
 def test_what_is_left_of_a_subtraction_is_the_tolerance_of_a_loss(
     temporary_statement, problem, network
 ):

@@ -158,6 +158,18 @@ def test_a_true_run_obeys_and_a_corrupted_one_violates(name, id, change, request
     assert set(certify(problem, changed(run, change), only=id)["verdict"]) == {"violated"}
 
 
+@pytest.mark.parametrize(("error", "verdict"), [(3e-7, "holds"), (1e-5, "violated")])
+def test_FM_L2_grants_a_flow_the_drift_of_its_integration_and_no_more(small, error, verdict):
+    """ε is a five-millionth of the squares, less than what an integrator conserves of them."""
+    problem, run = small
+    drifted = changed(run, lambda weights: [(1 + error) * weights[0], weights[1] / (1 + error)])
+    table = certify(problem, drifted, only="FM-L2", parts=True).set_index("part")
+    spread = table.loc["(b) equal norms"]
+    assert spread.left > spread.right  # more than ε
+    assert spread.verdict == verdict
+    assert table.loc["(a) rank one", "verdict"] == "holds"
+
+
 def _beside(problem, weights, size):
     """The layers with a first one that is `size` larger beside the data."""
     null = np.linalg.svd(problem.inputs)[2][-1]

@@ -89,16 +89,21 @@ def _steps(context: Context) -> Check:
 
 @statement("FM-L8", Context.stays_finite)
 def gap_and_gradient(context: Context) -> list[Check]:
-    """Compare the risk expanded in the moments with R_min plus the distance; check both bounds."""
+    """Compare the risk expanded in the moments with R_min plus the distance; check both bounds.
+
+    Rounding moves Σ̂ by ε‖Σ̂‖, so both sides are known to ε times Λ(‖Θ‖ + ‖Θ*‖)²: along small
+    eigenvalues of Σ̂ this is far more than the risk.
+    """
     problem, product = context.problem, context.backward[0]
     cross = problem.cross_moment.reshape(problem.dimension, -1)
     square = np.sum(product * (problem.covariance @ product), axis=(-1, -2))
     risk = problem.target_moment - 2 * np.sum(cross * product, axis=(-1, -2)) + square
     expected, scale = problem.minimal_risk + context.gap, problem.target_moment + square
     low, high = 4 * problem.smallest_eigenvalue, 4 * problem.largest_eigenvalue
+    rounded: dict[str, Any] = {"subtracted": problem.largest_eigenvalue * context.map_size**2}
     slope_squares = np.sum(context.slope**2, axis=(-1, -2))
     return [
-        Check(risk, expected, "R − R_min", equality=True, scale=scale),
+        Check(risk, expected, "R − R_min", equality=True, scale=scale, **rounded),
         Check(low * context.gap, slope_squares, "lower bound"),
         Check(slope_squares, high * context.gap, "upper bound"),
     ]
